@@ -26,10 +26,19 @@ struct OsFile {
     mapped: Mapped,
 }
 struct OsLock {
-    _held: fs::File,
+    held: fs::File,
 }
 
 impl DirLock for OsLock {}
+
+impl Drop for OsLock {
+    /// Closing alone does not end it: a child that another thread has just forked has the descriptor as well, until it
+    /// executes its program, and who opens the directory again in that moment would be refused.
+    fn drop(&mut self) {
+        // What fails here ends with the last descriptor.
+        let _unlocked = self.held.unlock();
+    }
+}
 
 impl OsFile {
     fn of(file: fs::File) -> Arc<dyn File> {
@@ -117,7 +126,7 @@ impl Files for OsFiles {
             Ok(()) => {
                 // For people alone, so it may fail: a full disk is no reason not to open.
                 let _ = held.set_len(0).and_then(|()| held.write_all_at(std::process::id().to_string().as_bytes(), 0));
-                Ok(Box::new(OsLock { _held: held }))
+                Ok(Box::new(OsLock { held }))
             }
             Err(fs::TryLockError::WouldBlock) => Err(io::Error::new(io::ErrorKind::WouldBlock, in_use(&held))),
             Err(fs::TryLockError::Error(error)) => Err(error),
@@ -204,5 +213,21 @@ mod tests {
         OsFiles.create_dir(&made).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&there), mode(&made)), (0o755, 0o700));
+    }
+
+    /// A store that was closed and opened again was "in use by another process", now and then, in a program that
+    /// starts others in the meantime.
+    #[test]
+    fn a_lock_ends_though_a_child_still_has_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let held = fs::File::create(&path).unwrap();
+        held.try_lock().unwrap();
+        let of_the_child = held.try_clone().unwrap();
+        let lock = OsLock { held };
+        assert!(OsFiles.lock(&path).is_err());
+        drop(lock);
+        assert!(OsFiles.lock(&path).is_ok());
+        drop(of_the_child);
     }
 }
