@@ -7,6 +7,7 @@
 
 mod disk;
 mod folders;
+mod http;
 mod output;
 mod programs;
 mod random;
@@ -17,6 +18,7 @@ mod wait;
 
 pub use disk::SmallDisk;
 pub use folders::{Kept, Snapshot, files_of, flip, folder_in_memory, looks_of};
+pub use http::http_get;
 pub use output::Output;
 pub use programs::{Finished, budget, holdfast, python, run};
 pub use random::Random;

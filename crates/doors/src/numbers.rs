@@ -134,6 +134,28 @@ pub struct ContinuousNumbers {
     pub nanos: u64,
 }
 
+/// Asks for the numbers of mirrors. Must not block.
+pub type MirrorsSource = Arc<dyn Fn() -> Vec<MirrorNumbers> + Send + Sync>;
+
+/// What a mirror of the server's tells about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorNumbers {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether it follows, and its target answered last.
+    pub is_up: bool,
+    /// The position up to which the target is known to have everything.
+    pub position: u64,
+    /// Transactions of the target that were committed.
+    pub transactions: u64,
+    /// Events that they held.
+    pub events: u64,
+    /// Times that the target failed, or the mirror ended, and was or will be tried again.
+    pub failures: u64,
+    /// Entries that were written from rows.
+    pub loaded: u64,
+}
+
 /// What a type of entries in a space takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypeNumbers {

@@ -49,6 +49,14 @@ impl Database {
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), tls: None }
     }
+
+    /// Whether it can be understood, without a word to it. Blocks while certificates are read.
+    ///
+    /// # Errors
+    /// `Invalid` when the address is not understood, or a certificate cannot be used.
+    pub fn check(&self) -> Result<()> {
+        Address::of(self).map(drop)
+    }
 }
 
 impl fmt::Debug for Database {
@@ -189,6 +197,14 @@ impl Mirror {
         self.shared.flush(wait)
     }
 
+    /// Tells it to stop, and does not wait: it does when what is in work is in the target, or cannot be now. Loads beside it that are under way end with `Closed`.
+    pub fn request_stop(&self) {
+        self.shared.state().stops = true;
+        self.shared.wake.notify_one();
+        self.shared.stopping.notify_one();
+        self.shared.changed.notify_all();
+    }
+
     /// Stops when what is in work is in the target, or cannot be now. Blocks until then.
     pub fn stop(mut self) -> MirrorStats {
         self.end();
@@ -196,9 +212,7 @@ impl Mirror {
     }
 
     fn end(&mut self) {
-        self.shared.state().stops = true;
-        self.shared.wake.notify_one();
-        self.shared.stopping.notify_one();
+        self.request_stop();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread is a fault that the test harness and the log have shown.
             let _ = thread.join();
@@ -218,6 +232,7 @@ impl Shared {
         if self.flush(wait) {
             return Ok(());
         }
+        self.check_goes_on()?;
         let stats = self.state().stats.clone();
         Err(match (stats.ended, stats.trouble) {
             (Some(why), _) => Error::new(ErrorKind::Unavailable, format!("the mirror beside it has ended: {why}")),
@@ -227,6 +242,10 @@ impl Shared {
                 Error::new(ErrorKind::Timeout, text)
             }
         })
+    }
+
+    fn check_goes_on(&self) -> Result<()> {
+        if self.state().stops { Err(Error::new(ErrorKind::Closed, "the mirror beside it was stopped")) } else { Ok(()) }
     }
 
     fn flush(&self, wait: Duration) -> bool {

@@ -4,7 +4,7 @@
 //! to standard error. Exit code 0: done; 1: it could not be done, or `inspect` found damage; 2: the command line makes no
 //! sense.
 //!
-//! May use: the facade, the doors, `tm`. Must not know: engines, protocols, formats.
+//! May use: the facade, the doors, `tm`, mirrors of `grid`. Must not know: engines, protocols, formats.
 
 mod announce;
 mod backup;
@@ -15,6 +15,7 @@ mod continuous;
 mod failure;
 mod hash_password;
 mod inspect;
+mod mirrors;
 mod output;
 mod progress;
 mod recovery;

@@ -24,6 +24,7 @@ use crate::cli::ServeArguments;
 use crate::config::{Config, LogLevel};
 use crate::continuous::{self, Runner};
 use crate::failure::Failure;
+use crate::mirrors::Mirrors;
 use crate::output::{complain, say};
 use crate::progress;
 use crate::recovery::{self, Counts, Recoverer};
@@ -83,12 +84,16 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
         );
     }
 
+    // Before anybody can write: what a target has not is held from here on.
+    let (followed, plans) = (store.clone(), config.mirrors.clone());
+    let mirrors = spawn_blocking(move || Mirrors::start(&followed, &plans));
+    let mirrors = mirrors.await.map_err(|error| Failure::Start(error.into()))??;
     let shutdown = Arc::new(Notify::new());
     let counts = Arc::new(Counts::new(&config.xa));
     let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
     let line = open_line(&config, &store)?.map(Arc::new);
     let continuous = Arc::new(continuous::Counts::default());
-    let http = open_http(&config, &store, (&resp, line.as_ref()), (&counts, &continuous))?;
+    let http = open_http(&config, &store, (&resp, line.as_ref()), (&counts, &continuous, &mirrors))?;
     let (asked, profiles) = (store.clone(), config.xa.profiles.clone());
     spawn_blocking(move || recovery::check_coordinators(&asked, &profiles))
         .await
@@ -115,6 +120,7 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
         drop((resp, line));
         drop(recoverer);
         drop(runner);
+        drop(mirrors);
         store.close()
     });
     tokio::select! {
@@ -197,7 +203,7 @@ fn open_http(
     config: &Config,
     store: &Store,
     (resp, line): (&Arc<resp::Running>, Option<&Arc<line::Running>>),
-    (counts, continuous): (&Arc<Counts>, &Arc<continuous::Counts>),
+    (counts, continuous, mirrors): (&Arc<Counts>, &Arc<continuous::Counts>, &Mirrors),
 ) -> Result<http::Running, Failure> {
     // Weak, so that the HTTP door does not keep the other ones open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
@@ -217,6 +223,7 @@ fn open_http(
         doors,
         recovery: Some(source(counts)),
         continuous: Some(Arc::new(move || continuous.numbers())),
+        mirrors: Some(Arc::new(mirrors.numbers())),
         ..http::Options::new(config.http.listen)
     };
     http::serve(store.clone(), options).map_err(Failure::Http)

@@ -1,4 +1,4 @@
-//! Mirrors and loaders with a real PostgreSQL and a real MariaDB, which are killed meanwhile.
+//! Mirrors and loaders, in this process and in a server's, with a real PostgreSQL and a real MariaDB, which are killed meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod bookmark_tests;
@@ -10,5 +10,6 @@ mod databases;
 mod mariadb_tests;
 mod mirror_tests;
 mod scene;
+mod server_tests;
 mod through_tests;
 mod tls_tests;

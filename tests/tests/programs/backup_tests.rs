@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use holdfast_tests::{Finished, Launch, Server, Value, files_of, flip, holdfast, looks_of, run, until};
+use holdfast_tests::{Finished, Launch, Server, Value, files_of, flip, holdfast, http_get, looks_of, run, until};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -340,37 +340,26 @@ fn the_scrubber_finds_a_changed_byte_of_a_sealed_segment_while_serving() {
         let answer = client.call(&["KV.STATS"]).expect("it answers");
         format!("{answer:?}")
     };
-    let http = server
+    let http: std::net::SocketAddr = server
         .output()
         .text()
         .lines()
-        .find_map(|line| line.strip_prefix("http ").map(|address| address.trim().to_owned()))
+        .find_map(|line| line.strip_prefix("http ")?.trim().parse().ok())
         .expect("it says where it listens");
     let found = until(PATIENCE, || {
-        let text = get(&http, "/stats");
+        let text = http_get(http, "/stats");
         (text.contains(&name) && text.contains("record checksum mismatch")).then_some(text)
     });
     let text = found.unwrap_or_else(|| panic!("nothing was found: {}", stats()));
     assert!(text.contains("\"scrub\""), "{text}");
     // It is found in the first piece that is read, and counted with what follows.
     let metrics = until(PATIENCE, || {
-        let metrics = get(&http, "/metrics");
+        let metrics = http_get(http, "/metrics");
         let scrubbed = metrics.lines().find_map(|line| line.strip_prefix("holdfast_scrubbed_bytes_total "));
         let scrubbed: u64 = scrubbed.and_then(|text| text.parse().ok()).expect("it is a number");
         (scrubbed > 1 << 20).then_some(metrics)
     });
-    let metrics = metrics.unwrap_or_else(|| panic!("it stands still: {}", get(&http, "/metrics")));
+    let metrics = metrics.unwrap_or_else(|| panic!("it stands still: {}", http_get(http, "/metrics")));
     assert!(metrics.contains("holdfast_damaged_ranges{kind=\"record\"} 1\n"), "{metrics}");
     fill(&server, 2_000..2_010);
-}
-
-/// What HTTP answers.
-fn get(address: &str, path: &str) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has a time limit");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
 }

@@ -33,7 +33,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("client", &["holdfast"]),
     ("doors", &["holdfast", "script"]),
     ("cluster", &["holdfast"]),
-    ("server", &["holdfast", "tm", "doors", "cluster", "base"]),
+    ("server", &["holdfast", "tm", "doors", "grid", "cluster", "base"]),
     ("bench", BELOW),
     ("compare", BELOW),
     ("fuzz", BELOW),

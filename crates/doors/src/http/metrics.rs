@@ -12,7 +12,7 @@ use holdfast::series::SeriesStats;
 use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
-use crate::numbers::{ContinuousNumbers, DoorNumbers, DoorTotals, PointTotals, TypeNumbers};
+use crate::numbers::{ContinuousNumbers, DoorNumbers, DoorTotals, MirrorNumbers, PointTotals, TypeNumbers};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,6 +53,8 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     let continuous = snapshot.shared.options.continuous.as_ref().map(|numbers| numbers());
     continuous_queries(&mut text, continuous.unwrap_or_default());
     spaces(&mut text, &snapshot.types);
+    let mirrors = snapshot.shared.options.mirrors.as_ref().map(|numbers| numbers());
+    self::mirrors(&mut text, &mirrors.unwrap_or_default(), snapshot.stats.watermarks.appended.get());
     doors(&mut text, snapshot);
     text.0
 }
@@ -200,8 +202,6 @@ fn spaces(text: &mut Text, types: &[TypeNumbers]) {
             of.limit_bytes
         }),
     ];
-    // Names are the users' own, and have no line ends.
-    let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
     for (name, help, value) in each {
         text.family(name, "gauge", help);
         for of in types.iter().take(TYPE_SERIES_MAX) {
@@ -218,6 +218,38 @@ fn spaces(text: &mut Text, types: &[TypeNumbers]) {
     limited.dedup_by_key(|of| &of.space);
     for of in limited.into_iter().take(TYPE_SERIES_MAX) {
         text.line("space_limit_bytes", &format!("{{space=\"{}\"}}", escaped(&of.space)), of.space_limit_bytes);
+    }
+}
+
+/// Names are the users' own, and have no line ends.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+fn mirrors(text: &mut Text, mirrors: &[MirrorNumbers], appended: u64) {
+    type Value = fn(&MirrorNumbers, u64) -> u64;
+    let behind: Value = |of, appended| appended.saturating_sub(of.position);
+    let each: [(&str, &str, &str, Value); 6] = [
+        ("mirror_up", "gauge", "1 while a mirror follows its type and its target answers; else 0.", |of, _| {
+            u64::from(of.is_up)
+        }),
+        ("mirror_behind_bytes", "gauge", "Bytes of journal behind a mirror's bookmark in its target.", behind),
+        ("mirror_transactions_total", "counter", "Transactions that mirrors committed in their targets.", |of, _| {
+            of.transactions
+        }),
+        ("mirror_events_total", "counter", "Events that mirrors applied to their targets.", |of, _| of.events),
+        ("mirror_failures_total", "counter", "Times that a mirror's target failed, or the mirror ended.", |of, _| {
+            of.failures
+        }),
+        ("mirror_loaded_total", "counter", "Entries that were loaded from rows of a mirror's table.", |of, _| {
+            of.loaded
+        }),
+    ];
+    for (name, kind, help, value) in each {
+        text.family(name, kind, help);
+        for of in mirrors {
+            text.line(name, &format!("{{mirror=\"{}\"}}", escaped(&of.name)), value(of, appended));
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use holdfast::Window;
 
 use super::limits::Limits;
 use crate::auth::Users;
-use crate::numbers::{ContinuousSource, DoorNumbers, RecoverySource};
+use crate::numbers::{ContinuousSource, DoorNumbers, MirrorsSource, RecoverySource};
 
 /// Asks another door for its numbers. Must not block.
 pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
@@ -37,6 +37,8 @@ pub struct Options {
     pub recovery: Option<RecoverySource>,
     /// The program's runs of continuous queries, if it runs any.
     pub continuous: Option<ContinuousSource>,
+    /// The program's mirrors, if it runs any.
+    pub mirrors: Option<MirrorsSource>,
 }
 
 impl Options {
@@ -52,6 +54,7 @@ impl Options {
             doors: Vec::new(),
             recovery: None,
             continuous: None,
+            mirrors: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::tests_client::{Door, connect, open, read_all};
 use super::*;
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
-use crate::numbers::{DoorTotals, RecoveryNumbers};
+use crate::numbers::{DoorTotals, MirrorNumbers, RecoveryNumbers};
 
 /// A door as in the server: with a RESP door beside it, whose numbers are all different.
 fn beside_resp(options: &mut Options) {
@@ -39,6 +39,16 @@ fn beside_resp(options: &mut Options) {
         heuristic: 27,
     };
     options.recovery = Some(Arc::new(move || numbers));
+    let mirror = MirrorNumbers {
+        name: "a\"b".to_owned(),
+        is_up: true,
+        position: u64::MAX,
+        transactions: 31,
+        events: 32,
+        failures: 33,
+        loaded: 34,
+    };
+    options.mirrors = Some(Arc::new(move || vec![mirror.clone()]));
 }
 
 fn status(answer: &str) -> u16 {
@@ -122,6 +132,12 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         "holdfast_xa_recovery_branches_total{fate=\"committed\"} 25",
         "holdfast_xa_recovery_branches_total{fate=\"rolled_back\"} 26",
         "holdfast_xa_recovery_branches_total{fate=\"heuristic\"} 27",
+        "holdfast_mirror_up{mirror=\"a\\\"b\"} 1",
+        "holdfast_mirror_behind_bytes{mirror=\"a\\\"b\"} 0",
+        "holdfast_mirror_transactions_total{mirror=\"a\\\"b\"} 31",
+        "holdfast_mirror_events_total{mirror=\"a\\\"b\"} 32",
+        "holdfast_mirror_failures_total{mirror=\"a\\\"b\"} 33",
+        "holdfast_mirror_loaded_total{mirror=\"a\\\"b\"} 34",
         "holdfast_damaged_ranges{kind=\"record\"} 0",
         "holdfast_sync_batches_sum 4",
     ] {

@@ -164,6 +164,7 @@ impl Shared {
                     target.adopt(name, &self.follows()).await?;
                 }
                 let at: Bookmark = stands.bookmark.parse().map_err(End::Over)?;
+                self.state().stats.position = at.position();
                 self.go_on(kept, at)?
             }
         };

@@ -122,8 +122,8 @@ impl Loader {
     /// minute, until the table has what was acknowledged, and passes over rows whose entries go meanwhile: what was taken does not come back.
     ///
     /// # Errors
-    /// `Timeout` when the mirror is behind for too long; `Unavailable` when it has ended or the database fails, then what was loaded by then stays; otherwise as
-    /// [`Entries::write`].
+    /// `Timeout` when the mirror is behind for too long; `Closed` when it is stopped, and `Unavailable` when it has ended or the database fails, then what was loaded by
+    /// then stays; otherwise as [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
         let mut gone = self.catch_up(MIRROR_TIME_MAX)?;
         let mut session = self.session();
@@ -134,6 +134,7 @@ impl Loader {
         runtime.block_on(async {
             let mut target = self.address.connect().await?;
             let mut write = |rows: &[Row]| {
+                self.mirror.as_ref().map_or(Ok(()), |mirror| mirror.check_goes_on())?;
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
                 loaded.rows += documents.len() as u64;

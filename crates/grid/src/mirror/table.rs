@@ -17,7 +17,7 @@ pub struct Column {
 /// A table, whose first column is its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Its name, with its schema behind a point if that is not the connection's.
+    /// Its name, with its schema before a point if that is not the connection's.
     pub name: String,
     /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone. Entries have to
     /// have different ids, see [`Mapping::has_unique_ids`], and different ids have to be different for the table too, which texts in most of MariaDB's collations are not.
@@ -93,6 +93,13 @@ impl DocumentTable {
         let key = column("id", sql_type);
         let table = Table { name: definition.name.clone(), key, columns: vec![column("document", "jsonb")] };
         Self { table, id_field: definition.id.clone(), id, has_unique_ids: false }
+    }
+
+    /// The same in a table of this name, with its schema before a point if that is not the connection's.
+    #[must_use]
+    pub fn in_table(mut self, name: impl Into<String>) -> Self {
+        self.table.name = name.into();
+        self
     }
 
     /// The same for a type with a routing whose ids are unique all the same: its writers have to see to that.

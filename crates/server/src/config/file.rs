@@ -36,6 +36,7 @@ pub(crate) struct File {
     pub(crate) space: SpaceTable,
     pub(crate) script: ScriptTable,
     pub(crate) xa: XaTable,
+    pub(crate) mirrors: Vec<MirrorTable>,
     pub(crate) users: Vec<UserTable>,
 }
 
@@ -170,6 +171,37 @@ pub(crate) struct XaTable {
     pub(crate) profiles: Option<Vec<String>>,
     pub(crate) interval_seconds: Option<i64>,
     pub(crate) sweep_seconds: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MirrorTable {
+    pub(crate) name: Option<String>,
+    pub(crate) space: Option<String>,
+    #[serde(rename = "type")]
+    pub(crate) type_name: Option<String>,
+    pub(crate) address: Option<String>,
+    pub(crate) address_file: Option<PathBuf>,
+    pub(crate) table: Option<String>,
+    pub(crate) id: Option<IdWord>,
+    pub(crate) unique_ids: Option<bool>,
+    pub(crate) load: Option<bool>,
+    pub(crate) tls: Option<MirrorTlsTable>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum IdWord {
+    Integer,
+    String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MirrorTlsTable {
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Default, Deserialize)]

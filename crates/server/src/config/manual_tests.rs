@@ -93,6 +93,8 @@ fn the_manual_names_every_key_and_no_other() {
             [] => format!("{name} = {value}"),
             ["users"] => format!("[[users]]\n{name} = {value}"),
             ["series", "retention"] => format!("[[series.retention]]\n{name} = {value}"),
+            ["mirrors"] => format!("[[mirrors]]\n{name} = {value}"),
+            ["mirrors", "tls"] => format!("[[mirrors]]\ntls = {{ {name} = {value} }}"),
             ["users", "buckets"] => format!("[[users]]\nbuckets = [{{ {name} = {value} }}]"),
             table => format!("[{}]\n{name} = {value}", table.join(".")),
         };
@@ -113,12 +115,13 @@ fn the_manual_names_every_key_and_no_other() {
         "[space]\n",
         "[script]\n",
         "[xa]\n",
+        "[[mirrors]]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        let tables = "tree compaction scrub limits resp http line series retention space script tls xa";
+        let tables = "tree compaction scrub limits resp http line series retention space script tls xa mirrors";
         for key in keys.filter(|key| tables.split(' ').all(|table| table != *key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");

@@ -2,7 +2,7 @@
 //!
 //! docs/operations/configuration.md describes every key with unit, default and range; the constants here are its source.
 //!
-//! May use: the facade, the doors' options, profiles of `tm`. Must not know: how the program starts and stops.
+//! May use: the facade, the doors' options, profiles of `tm`, databases of `grid`. Must not know: how the program starts and stops.
 
 mod bind;
 mod error;
@@ -11,6 +11,7 @@ mod line;
 mod log;
 #[cfg(test)]
 mod manual_tests;
+mod mirrors;
 mod reading;
 mod schedule;
 mod script;
@@ -44,6 +45,7 @@ use schedule::When;
 pub(crate) use error::ConfigError;
 pub(crate) use line::Line;
 pub(crate) use log::LogLevel;
+pub(crate) use mirrors::Mirror;
 
 const DIR: &str = "holdfast-data";
 const RESP_PORT: u16 = 7411;
@@ -99,6 +101,7 @@ pub(crate) struct Config {
     pub(crate) series: SeriesOptions,
     pub(crate) script: ScriptOptions,
     pub(crate) xa: Xa,
+    pub(crate) mirrors: Vec<Mirror>,
     pub(crate) users: Arc<Users>,
     /// What the operator should know though it is no mistake.
     pub(crate) warnings: Vec<String>,
@@ -197,6 +200,7 @@ impl Config {
         lines.push(format!("space.query_seconds_max = {}", self.resp.limits.space_time_max.as_secs()));
         lines.push(format!("space.query_memory_bytes = {}", self.limits.space_query_memory_bytes));
         lines.extend(script::describe(&self.script));
+        lines.extend(mirrors::describe(&self.mirrors));
         lines.extend([
             format!("xa.profiles = {}", self.xa.describe()),
             format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),

@@ -68,6 +68,7 @@ impl Reading<'_> {
             line: self.line(file.line)?,
             script: self.script(&file.script)?,
             xa: self.xa(file.xa)?,
+            mirrors: self.mirrors(file.mirrors)?,
             users: Arc::new(match self.path {
                 Some(path) => users::users(file.users, path)?,
                 None => Users::open(),
@@ -345,7 +346,7 @@ impl Reading<'_> {
     }
 
     /// A path of the file is relative to the folder that the file is in.
-    fn beside(&self, path: PathBuf) -> PathBuf {
+    pub(super) fn beside(&self, path: PathBuf) -> PathBuf {
         match self.path.and_then(Path::parent) {
             Some(folder) => folder.join(path),
             None => path,

@@ -50,6 +50,11 @@ fn profiles() -> String {
     .concat()
 }
 
+/// What a good one says.
+pub(super) fn load(text: &str) -> Config {
+    write(text).load().unwrap()
+}
+
 /// The error's text without the folder.
 pub(super) fn error(text: &str) -> String {
     let written = write(text);
@@ -280,7 +285,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `ledger_compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `space`, `script`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `ledger_compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `space`, `script`, `xa`, `mirrors`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",

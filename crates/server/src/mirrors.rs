@@ -1,0 +1,253 @@
+//! The server's mirrors: each type that the configuration names follows into its table, once it is declared.
+//!
+//! waiting -> following -> ended, and again. A type that is not declared yet, or cannot be mirrored as it is, is looked at each
+//! second; a mirror that ended is begun again after a while, as somebody may have done what its last words said. The first look is before
+//! the doors open, so that the journal is held for what the target has not before anybody can write.
+//!
+//! May use: `grid`, `config`, the facade, threads. Must not know: doors, how a mirror follows.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use doors::numbers::MirrorNumbers;
+use grid::{Backoff, DocumentTable, Loader, Mirror, MirrorOptions, MirrorStats};
+use holdfast::{ErrorKind, Result, Store};
+
+use crate::config;
+use crate::failure::Failure;
+
+/// How often a mirror is looked at, and a type that cannot be mirrored yet.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Between the end of a mirror and its next beginning: longer each time.
+const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+
+/// All mirrors of the server. Dropping it stops them.
+pub(crate) struct Mirrors {
+    all: Vec<Arc<Watched>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// One mirror of the configuration.
+struct Watched {
+    plan: config::Mirror,
+    store: Store,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stops: bool,
+    /// What follows now.
+    mirror: Option<Arc<Mirror>>,
+    /// What those before it did.
+    before: Totals,
+    loaded: u64,
+    /// What was said last that is wrong, so that it is said once.
+    said: Option<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    transactions: u64,
+    events: u64,
+    failures: u64,
+}
+
+impl Totals {
+    fn and(self, stats: &MirrorStats) -> Self {
+        Self {
+            transactions: self.transactions + stats.transactions,
+            events: self.events + stats.events,
+            failures: self.failures + stats.failures,
+        }
+    }
+}
+
+impl Mirrors {
+    /// Begins to follow what is declared, and to wait for what is not.
+    pub(crate) fn start(store: &Store, plans: &[config::Mirror]) -> std::result::Result<Self, Failure> {
+        let mut this = Self { all: Vec::new(), threads: Vec::new() };
+        for plan in plans {
+            let (plan, store) = (plan.clone(), store.clone());
+            let watched = Arc::new(Watched { plan, store, state: Mutex::default(), changed: Condvar::new() });
+            this.all.push(Arc::clone(&watched));
+            let first = watched.begin();
+            let thread = thread::Builder::new().name("mirror-watch".to_owned()).spawn(move || watched.run(first));
+            this.threads.push(thread.map_err(|error: io::Error| Failure::Start(error))?);
+        }
+        Ok(this)
+    }
+
+    /// Asks for what they do.
+    pub(crate) fn numbers(&self) -> impl Fn() -> Vec<MirrorNumbers> + Send + Sync + 'static {
+        let all = self.all.clone();
+        move || all.iter().map(|watched| watched.numbers()).collect()
+    }
+}
+
+impl Drop for Mirrors {
+    fn drop(&mut self) {
+        for watched in &self.all {
+            let mut state = watched.state();
+            state.stops = true;
+            if let Some(mirror) = &state.mirror {
+                mirror.request_stop();
+            }
+            drop(state);
+            watched.changed.notify_all();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a mirror ended by a panic");
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn numbers(&self) -> MirrorNumbers {
+        let state = self.state();
+        let stats = state.mirror.as_ref().map(|mirror| mirror.stats()).unwrap_or_default();
+        let totals = state.before.and(&stats);
+        MirrorNumbers {
+            name: self.plan.name.clone(),
+            is_up: state.mirror.is_some() && stats.trouble.is_none() && stats.ended.is_none(),
+            position: stats.position.get(),
+            transactions: totals.transactions,
+            events: totals.events,
+            failures: totals.failures,
+            loaded: state.loaded,
+        }
+    }
+
+    /// Until the server stops.
+    fn run(&self, first: Result<Arc<Mirror>>) {
+        let (mut begun, mut ends) = (first, 0);
+        loop {
+            let pause = match begun {
+                Ok(mirror) => {
+                    let why = self.watch(&mirror);
+                    self.over(&mirror);
+                    let Some(why) = why else { return };
+                    self.complain(&why);
+                    ends = if mirror.stats().transactions > 0 { 1 } else { ends + 1 };
+                    AGAIN.after(ends)
+                }
+                Err(error) => {
+                    self.complain(&error.to_string());
+                    LOOK_INTERVAL
+                }
+            };
+            if self.pause(pause) {
+                return;
+            }
+            begun = self.begin();
+        }
+    }
+
+    /// Follows the type, if it is declared and can be followed.
+    fn begin(&self) -> Result<Arc<Mirror>> {
+        let plan = &self.plan;
+        let entries = self.store.space(&plan.space).entries(&plan.type_name)?;
+        let mut mapping = DocumentTable::of(&entries.definition(), plan.id);
+        if plan.is_in_mariadb() {
+            mapping = mapping.in_mariadb();
+        }
+        if let Some(table) = &plan.table {
+            mapping = mapping.in_table(table);
+        }
+        if plan.unique_ids {
+            mapping = mapping.with_unique_ids();
+        }
+        let options = MirrorOptions { target: plan.database.clone(), ..MirrorOptions::new(&plan.name, "") };
+        let mirror = Arc::new(Mirror::start(&entries, Arc::new(mapping), options)?);
+        self.state().mirror = Some(Arc::clone(&mirror));
+        Ok(mirror)
+    }
+
+    /// Looks after a mirror until it ends, and why; `None` when the server stops.
+    fn watch(&self, mirror: &Mirror) -> Option<String> {
+        let (mut is_loading, mut load_failures, mut is_up) = (self.plan.load, 0, false);
+        loop {
+            let mut pause = LOOK_INTERVAL;
+            let stats = mirror.stats();
+            if let Some(why) = stats.ended {
+                return Some(why);
+            }
+            match &stats.trouble {
+                Some(trouble) => self.complain(&format!("{trouble}; tried again until it goes")),
+                None if !mirror.flush(LOOK_INTERVAL) => {}
+                None if is_loading && !self.load(mirror) => {
+                    load_failures += 1;
+                    pause = AGAIN.after(load_failures);
+                }
+                None => {
+                    is_loading = false;
+                    self.up(&mut is_up);
+                }
+            }
+            if self.pause(pause) {
+                return None;
+            }
+        }
+    }
+
+    /// What is in the table and not in the space becomes entries; false when that has to be tried again.
+    fn load(&self, mirror: &Mirror) -> bool {
+        match Loader::beside(&self.store, mirror).and_then(|loader| loader.load()) {
+            Ok(loaded) => {
+                self.state().loaded += loaded.written;
+                let (name, rows, written) = (&self.plan.name, loaded.rows, loaded.written);
+                tracing::info!(
+                    "mirror {name}: its table has {rows} rows, of which {written} were no entries and are now"
+                );
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Closed => true,
+            Err(error) => {
+                self.complain(&format!("its table cannot be loaded: {error}; tried again"));
+                false
+            }
+        }
+    }
+
+    /// What it did is kept. It is stopped when the caller drops it.
+    fn over(&self, mirror: &Mirror) {
+        let stats = mirror.stats();
+        let mut state = self.state();
+        let mut totals = state.before.and(&stats);
+        totals.failures += u64::from(stats.ended.is_some());
+        (state.before, state.mirror) = (totals, None);
+    }
+
+    fn complain(&self, text: &str) {
+        let mut state = self.state();
+        if !state.stops && state.said.as_deref() != Some(text) {
+            tracing::warn!("mirror {}: {text}", self.plan.name);
+            state.said = Some(text.to_owned());
+        }
+    }
+
+    /// The target has everything: said when it had not.
+    fn up(&self, is_up: &mut bool) {
+        let was_wrong = self.state().said.take().is_some();
+        if !std::mem::replace(is_up, true) || was_wrong {
+            let config::Mirror { name, space, type_name, .. } = &self.plan;
+            tracing::info!("mirror {name}: its table has everything of {type_name} in space {space}, and follows");
+        }
+    }
+
+    /// True when the server stops.
+    fn pause(&self, time: Duration) -> bool {
+        let state = self.state();
+        let waited = self.changed.wait_timeout_while(state, time, |state| !state.stops);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stops
+    }
+}

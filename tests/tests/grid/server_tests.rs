@@ -1,0 +1,198 @@
+//! Mirrors that a server runs, as its configuration says: clients that never heard of them, kills of either side, and repair while it
+//! serves.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast_tests::{Client, Launch, Random, Server, Value, http_get, say, until};
+
+use super::databases::Postgres;
+use super::scene::{Database, LONG, SCHEMA};
+
+const DECLARE: &str = "SPACE.DECLARE shop order HISTORY";
+
+/// A configuration with this in it, whose mirror `orders` is of the type `order`, and the folder of the store.
+fn scene(folder: &Path, postgres: &Postgres, more: &str) -> (PathBuf, Launch) {
+    let config = folder.join("holdfast.toml");
+    std::fs::write(folder.join("address"), format!("{}\n", postgres.connection())).unwrap();
+    let orders = "[[mirrors]]\nname = \"orders\"\nspace = \"shop\"\ntype = \"order\"\naddress_file = \"address\"\n";
+    std::fs::write(&config, format!("durability = \"written\"\n{orders}{more}")).unwrap();
+    let launch = Launch::new(&folder.join("data")).argument("--config").argument(&config.display().to_string());
+    (config, launch)
+}
+
+fn write(client: &mut Client, id: i64, total: i64) {
+    let answer = client.say(&format!(r#"SPACE.WRITE shop order {{"id":{id},"customer":"ada","total":{total}}}"#));
+    assert!(answer.error().is_none(), "{answer:?}");
+}
+
+/// What the space has, as the table has it.
+fn entries(server: &Server) -> Vec<(i64, i64)> {
+    let answer = server.client().say("SPACE.MREAD shop order ANY COUNT 10000");
+    let Value::Array(all) = &answer else { panic!("{answer:?}") };
+    let number = |json: &str, field: &str| -> i64 {
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        value[field].as_i64().unwrap()
+    };
+    let texts = all.iter().map(|entry| {
+        let Value::Array(parts) = entry else { panic!("{entry:?}") };
+        let json = parts.iter().filter_map(Value::bytes).find(|bytes| bytes.starts_with(b"{")).unwrap();
+        String::from_utf8(json.to_vec()).unwrap()
+    });
+    let mut all: Vec<(i64, i64)> = texts.map(|json| (number(&json, "id"), number(&json, "total"))).collect();
+    all.sort_unstable();
+    all
+}
+
+fn is_the_same(database: &Database, server: &Server) -> bool {
+    let wanted = entries(server);
+    until(LONG, || (database.table() == wanted).then_some(())).is_some()
+}
+
+fn metric(server: &Server, name: &str) -> u64 {
+    let line = format!("holdfast_mirror_{name}{{mirror=\"orders\"}} ");
+    let text = http_get(server.http(), "/metrics");
+    let found = text.lines().find_map(|it| it.strip_prefix(&line));
+    found.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
+}
+
+fn is_said(server: &Server, words: &str) -> bool {
+    server.output().wait_for(LONG, |line| line.contains(words).then_some(())).is_some()
+}
+
+#[test]
+fn what_clients_write_is_in_the_table_once_whoever_is_killed() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "");
+    let mut server = launch.start();
+    assert!(is_said(&server, "mirror orders: "), "it says what it waits for");
+    assert_eq!(metric(&server, "up"), 0);
+    assert_eq!(server.client().say(DECLARE), Value::Simple("OK".to_owned()));
+    // What happens during the copy that it begins with is in the copy, and applied to it.
+    assert!(is_said(&server, "and follows"));
+    let mut random = Random::new(7);
+    let mut newest: i64 = 0;
+    for round in 0..8 {
+        let mut client = server.client();
+        for _ in 0..100 {
+            newest += 1;
+            // Totals grow, so that what is applied to a row shows its order, and nothing twice.
+            write(&mut client, (newest * 7) % 40, newest);
+            if newest % 9 == 0 {
+                let id = (newest * 7) % 40;
+                assert!(client.say(&format!("SPACE.TAKE shop order ID {id}")).error().is_none());
+            }
+        }
+        match random.below(3) {
+            0 => {
+                server.kill();
+                server = launch.start_again();
+            }
+            1 => {
+                postgres.kill();
+                write(&mut client, 1, newest);
+                postgres.run(0);
+            }
+            _ if round % 2 == 0 => {
+                let (status, text) = server.terminate();
+                assert!(status.success(), "{text}");
+                server = launch.start_again();
+            }
+            _ => {}
+        }
+    }
+    let database = Database::connect(&postgres);
+    assert!(is_the_same(&database, &server), "{:?} {:?}", database.table(), entries(&server));
+    for (id, applied) in database.applied() {
+        let puts: Vec<i64> = applied.iter().copied().filter(|total| *total >= 0).collect();
+        assert!(puts.is_sorted(), "{id}: {applied:?}");
+        // The one that is written twice with one total is number 1.
+        assert!(id == 1 || puts.windows(2).all(|two| two[0] < two[1]), "{id}: {applied:?}");
+    }
+    assert!(until(LONG, || (metric(&server, "up") == 1).then_some(())).is_some());
+    say(format_args!("mirror by a server: {newest} writes, {} applied", database.applied().len()));
+}
+
+#[test]
+fn rows_become_entries_at_the_start_and_what_was_taken_stays_away() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let rows = (0..1200).map(|id| format!(r#"({id}, '{{"id":{id},"customer":"ada","total":{id}}}')"#));
+    database.run(&format!(r#"INSERT INTO "order" VALUES {}"#, rows.collect::<Vec<_>>().join(", ")));
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "load = true\n");
+    let server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say(DECLARE), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "its table has 1200 rows, of which 1200 were no entries and are now"));
+    assert_eq!(metric(&server, "loaded_total"), 1200);
+    assert!(client.say("SPACE.TAKE shop order ID 7").error().is_none());
+    write(&mut client, 8, 88);
+    assert!(is_the_same(&database, &server));
+    server.kill();
+    let server = launch.start_again();
+    assert!(is_said(&server, "its table has 1199 rows, of which 0 were no entries"));
+    assert_eq!(entries(&server).len(), 1199);
+    let (status, text) = server.terminate();
+    assert!(status.success(), "{text}");
+}
+
+#[test]
+fn a_mirror_that_ended_begins_anew_while_the_server_serves() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let volatile = "[[mirrors]]\nname = \"quotes\"\nspace = \"shop\"\ntype = \"quote\"\naddress = \"user=shop\"\n";
+    let (_, launch) = scene(folder.path(), &postgres, volatile);
+    let server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say("SPACE.DECLARE shop quote VOLATILE"), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "mirror quotes: the type quote is volatile"));
+    assert_eq!(client.say(DECLARE), Value::Simple("OK".to_owned()));
+    write(&mut client, 1, 10);
+    assert!(is_the_same(&database, &server));
+    let (status, _) = server.terminate();
+    assert!(status.success());
+    // As a store finds it that was put in the place of another one.
+    database.run("UPDATE holdfast_mirror SET follows = 'type order of another store'");
+    let server = launch.start_again();
+    write(&mut server.client(), 2, 20);
+    assert!(is_said(&server, "delete the row orders of holdfast_mirror"));
+    assert_eq!((metric(&server, "up"), database.table()), (0, vec![(1, 10)]));
+    database.run("DELETE FROM holdfast_mirror");
+    assert!(is_the_same(&database, &server));
+    assert!(until(LONG, || (metric(&server, "up") == 1).then_some(())).is_some());
+    assert!(metric(&server, "failures_total") > 0);
+}
+
+#[test]
+fn a_server_stops_though_its_database_does_not_answer() {
+    let mut postgres = Postgres::start(0);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "load = true\n");
+    let server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say(DECLARE), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "its table has everything of order in space shop, and follows"));
+    postgres.kill();
+    // An address that takes connections and says nothing.
+    let silent = std::net::TcpListener::bind(("127.0.0.1", postgres.port())).unwrap();
+    write(&mut client, 1, 10);
+    assert!(is_said(&server, "tried again until it goes"));
+    let (status, text) = server.terminate();
+    assert!(status.success() && text.contains("stopped"), "{text}");
+    drop(silent);
+    postgres.run(0);
+    let server = launch.start_again();
+    let database = Database::connect(&postgres);
+    assert!(
+        until(Duration::from_secs(60), || (database.texts("SELECT document->>'total' FROM \"order\"") == ["10"])
+            .then_some(()))
+        .is_some()
+    );
+    assert_eq!(entries(&server), [(1, 10)]);
+}
