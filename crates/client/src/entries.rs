@@ -183,7 +183,7 @@ impl Entries {
             At::Here(here, entries) => {
                 let (entries, wanted) = (entries.clone(), wanted.clone());
                 here.locking(self.durable(durability), None, move |lock_timeout| {
-                    entries.renew_shown(&wanted, lease, lock_timeout)
+                    entries.renew_shown(&wanted, &WriteOptions { lease, lock_timeout, ..WriteOptions::default() })
                 })
             }
             At::There(there, _) => match self.renew_words(wanted, lease) {

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use holdfast::space::{Entry, Iteration, ReadLock, Stop, Within, WithinIteration};
 
+use crate::ids::Ids;
+
 /// How long an iteration is remembered after each batch.
 const LIFE: Duration = Duration::from_secs(60);
 
@@ -107,7 +109,7 @@ pub(crate) fn batch(
 /// The iterations of one door.
 pub(crate) struct Iterations {
     by_id: BTreeMap<u64, Going>,
-    last_id: u64,
+    ids: Ids,
     max: usize,
     entries_max: usize,
 }
@@ -119,10 +121,10 @@ pub(crate) fn locked(iterations: &Mutex<Iterations>) -> MutexGuard<'_, Iteration
 
 impl Iterations {
     pub(crate) fn new(max: usize, entries_max: usize) -> Self {
-        Iterations { by_id: BTreeMap::new(), last_id: 0, max: max.max(1), entries_max }
+        Iterations { by_id: BTreeMap::new(), ids: Ids::new(), max: max.max(1), entries_max }
     }
 
-    /// Remembers where one stands: its number, which is never 0 and never used again. The oldest make room, whether there are too
+    /// Remembers where one stands: its number, which is never 0 and never used again, nor by another run of the program. The oldest make room, whether there are too
     /// many or they hold too many entries; this one stays, because it could not go on anywhere else.
     pub(crate) fn add(&mut self, mut going: Going, now: Instant) -> u64 {
         self.close_expired(now);
@@ -132,9 +134,9 @@ impl Iterations {
             entries -= oldest.entries();
         }
         going.until = Some(now + LIFE);
-        self.last_id += 1;
-        self.by_id.insert(self.last_id, going);
-        self.last_id
+        let id = self.ids.next();
+        self.by_id.insert(id, going);
+        id
     }
 
     /// The one with this number, if it is of this space and type, and of this transaction or of none; it has another number afterwards.

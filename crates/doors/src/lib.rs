@@ -11,6 +11,7 @@ mod error;
 mod failed_logins;
 mod handed;
 pub mod http;
+mod ids;
 mod iterations;
 pub mod line;
 pub mod numbers;

@@ -41,12 +41,33 @@ impl Decimal {
         self.mantissa.checked_mul(10i128.checked_pow(u32::from(scale.checked_sub(self.scale)?))?)
     }
 
+    /// The f64 next to its part of so many equal ones, at least one.
+    #[must_use]
+    pub fn divided_by(self, parts: u64) -> f64 {
+        let parts = i128::from(parts.max(1));
+        let (mut digits, mut rest, mut scale) = (self.mantissa / parts, self.mantissa % parts, u32::from(self.scale));
+        // As many digits behind as there is room for: more than twice what an f64 tells apart.
+        while rest != 0
+            && let Some(longer) = digits.checked_mul(10)
+            && let Some(tenfold) = rest.checked_mul(10)
+            && let Some(next) = longer.checked_add(tenfold / parts)
+        {
+            (digits, rest, scale) = (next, tenfold % parts, scale + 1);
+        }
+        rounded(digits, scale)
+    }
+
     /// The f64 next to it.
     #[must_use]
     pub fn to_f64(self) -> f64 {
-        // Through text, because dividing two rounded numbers would round twice.
-        format!("{}e-{}", self.mantissa, self.scale).parse().expect("digits and an exponent are an f64")
+        rounded(self.mantissa, u32::from(self.scale))
     }
+}
+
+/// The f64 next to these digits with so many behind the point.
+fn rounded(digits: i128, scale: u32) -> f64 {
+    // Through text, because dividing two rounded numbers would round twice.
+    format!("{digits}e-{scale}").parse().expect("digits and an exponent are an f64")
 }
 
 impl std::fmt::Display for Decimal {
@@ -107,7 +128,28 @@ mod tests {
         assert_eq!(Decimal { mantissa: 1, scale: 255 }.to_f64(), 1e-255);
     }
 
+    #[test]
+    fn a_part_is_the_float_next_to_it() {
+        let part = |sum: &str, parts: u64| Decimal::parse(sum).unwrap().divided_by(parts);
+        for (sum, parts, wanted) in [
+            ("0.3", 3, 0.1),
+            ("1", 3, 1.0 / 3.0),
+            ("-2", 3, -2.0 / 3.0),
+            ("7", 1, 7.0),
+            ("0", 9, 0.0),
+            ("170141183460469231731687303715884105727", 2, 8.507_059_173_023_462e37),
+            ("9007199254740993", u64::MAX, 4.882_812_500_000_001e-4),
+        ] {
+            assert_eq!(part(sum, parts), wanted, "{sum} / {parts}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_part_of_a_whole_number_is_what_floats_say(sum in -(1i64 << 53)..1 << 53, parts in 1u64..1 << 53) {
+            prop_assert_eq!(Decimal::from(i128::from(sum)).divided_by(parts), sum as f64 / parts as f64);
+        }
+
         #[test]
         fn text_and_back(mantissa: i128, scale: u8) {
             let decimal = Decimal { mantissa, scale };

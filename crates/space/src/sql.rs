@@ -14,7 +14,9 @@ mod condition;
 mod token;
 
 use sqlparser::ast;
-use sqlparser::parser::Parser;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
 
 use crate::error::{Result, invalid};
 use crate::path::{Path, Step};
@@ -39,11 +41,17 @@ impl Query {
     /// `Invalid` with what is wrong and what would be right; `Limit` when it is too long or too deep.
     pub fn parse(text: &str) -> Result<Self> {
         let tokens = token::tokens(text)?;
+        let is_not = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::NOT);
+        let nots = tokens.tokens.iter().filter(|token| is_not(token)).count();
         let mut parser =
             Parser::new(&token::SpaceDialect).with_recursion_limit(RECURSION_MAX).with_tokens(tokens.tokens);
         let parsed = parser.parse_query().or_else(|error| invalid(format!("{}: {CLAUSES}", token::message(&error))))?;
         let behind = parser.peek_token();
-        if behind.token != sqlparser::tokenizer::Token::EOF {
+        // Where there are too many the parser reads a shorter condition, and these are left over.
+        if is_not(&behind.token) && nots >= RECURSION_MAX {
+            return invalid(format!("{}: {CLAUSES}", token::message(&ParserError::RecursionLimitExceeded)));
+        }
+        if behind.token != Token::EOF {
             return invalid(format!("`{behind}` was not expected: {CLAUSES}"));
         }
         let mut query = query(*parsed)?;

@@ -75,7 +75,12 @@ impl Sum {
 
     /// The mean, which is the sum divided once; null of nothing. `None` as for the sum.
     pub(crate) fn mean(&self) -> Option<Value> {
-        Some(if self.count == 0 { Value::Null } else { Value::F64(self.to_f64()? / self.count as f64) })
+        Some(match (self.count, &self.floats) {
+            (0, _) => Value::Null,
+            // Rounded once: the sum of decimals, made a float, would be rounded before it is divided.
+            (count, None) => Value::F64(self.exact()?.divided_by(count)),
+            (count, Some(_)) => Value::F64(self.to_f64()? / count as f64),
+        })
     }
 
     fn exact(&self) -> Option<Decimal> {

@@ -6,11 +6,54 @@
 use std::thread;
 use std::time::Duration;
 
-use holdfast_tests::{Client, Launch, Random, Value, say};
+use holdfast_tests::{Client, Launch, Random, Server, Value, say};
 use tempfile::TempDir;
 
 const ROUNDS: usize = 12;
 const LIFE_MAX_MILLIS: usize = 150;
+
+/// What a client goes on with.
+fn number_of(reply: &Value) -> String {
+    match reply {
+        Value::Array(parts) => number_of(&parts[0]),
+        Value::Integer(number) => number.to_string(),
+        other => String::from_utf8_lossy(other.bytes().unwrap_or_default()).into_owned(),
+    }
+}
+
+/// Numbers began anew with each start: a client that went on with what it had before got what was somebody else's.
+#[test]
+fn cursors_and_transactions_of_before_a_restart_are_nobodys_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let launch = Launch::new(folder.path()).durability("written");
+    let mut server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say("SPACE.DECLARE shop orders"), Value::Simple("OK".to_owned()));
+    for number in 0..20 {
+        client.say(&format!("SPACE.WRITE shop orders {{\"id\":{number}}}"));
+        client.say(&format!("SET key:{number} x"));
+    }
+    let begin = |server: &Server| {
+        let mut client = server.client();
+        ["SPACE.ITERATE shop orders ANY COUNT 3", "SCAN 0 COUNT 3", "KV.SNAPSHOT OPEN", "TX.BEGIN STRICT"]
+            .map(|line| number_of(&client.say(line)))
+    };
+    let before = begin(&server);
+    server.kill();
+    server = launch.start_again();
+    let behind = begin(&server);
+    for (old, new) in before.iter().zip(&behind) {
+        assert_ne!(old, new);
+    }
+    let mut client = server.client();
+    let gone = client.say(&format!("SPACE.ITERATE shop orders CURSOR {}", before[0]));
+    assert!(gone.error().is_some_and(|text| text.contains("there is no such cursor")), "{gone:?}");
+    let gone = client.say(&format!("SCAN {}", before[1]));
+    assert!(gone.error().is_some_and(|text| text.contains("invalid cursor")), "{gone:?}");
+    client.say("TX.BEGIN STRICT");
+    let other = client.say(&format!("TX.RUN {} SET half 1", before[3]));
+    assert!(other.error().is_some_and(|text| text.starts_with("NOTX")), "{other:?}");
+}
 
 #[test]
 fn an_entry_and_a_key_change_together_also_when_the_program_is_killed() {

@@ -119,6 +119,7 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
         Some(id) if id == one.id.scalar() => document.clone(),
         Some(_) => return Err(Failure::bad(format!("{field} in the document is not the id in the path"))),
     };
+    let document = routed(&entries, one, document)?;
     let seen = judge(&entries, &one.wanted(), &how.conditions)?;
     let mut options = WriteOptions { mode: how.mode, lease: how.lease, ..at_once() };
     match seen {
@@ -129,6 +130,20 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
     let written = entries.write_shown(&document, &options)?;
     settle(store, &entries, written.version, how.durability)?;
     Ok(written)
+}
+
+/// The document with the routing that the request names, which it may leave out, and may not have otherwise.
+fn routed(entries: &Entries, one: &One, document: Document) -> Result<Document, Failure> {
+    let definition = entries.definition();
+    let Some((routing, path)) = one.routing.as_ref().zip(definition.routed_by()) else { return Ok(document) };
+    match path.first(document.fields()) {
+        ValueRef::Null => {
+            let set = [Change::Set { path: path.clone(), value: routing.clone() }];
+            Ok(Change::apply(&set, &document).map_err(holdfast::Error::from)?)
+        }
+        said if said == routing.scalar() => Ok(document),
+        _ => Err(Failure::bad(format!("{path} in the document is not the routing that the request names"))),
+    }
 }
 
 /// Changes an entry in place.
@@ -147,10 +162,12 @@ pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) ->
 /// Ends an entry's lease at another time.
 ///
 /// # Errors
-/// 404 when there is none, and what the store says.
+/// 404 when there is none, 412 when a condition does not hold, and what the store says.
 pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> {
     let entries = one.place.entries(store)?;
-    let shown = entries.renew_shown(&one.wanted(), how.lease, Some(Duration::ZERO))?;
+    let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
+    let options = WriteOptions { lease: how.lease, version, ..at_once() };
+    let shown = entries.renew_shown(&one.wanted(), &options)?;
     if !shown.value {
         return Err(Failure::not_found());
     }
@@ -163,6 +180,8 @@ pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> 
 /// 412 when there is one with its id, and what the store says.
 pub(crate) fn create(store: &Store, place: &Place, document: &Document, how: &How) -> Result<Written, Failure> {
     let entries = place.entries(store)?;
+    // Nothing is written where something is: conditions are on what is not there.
+    how.conditions.write(None)?;
     let options = WriteOptions { mode: WriteMode::Insert, lease: how.lease, ..at_once() };
     let written = entries.write_shown(document, &options)?;
     settle(store, &entries, written.version, how.durability)?;

@@ -160,6 +160,9 @@ pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Quer
         Some(_) if ["id", "template", "where"].into_iter().any(|name| fields.has(name)) => {
             return Err(Failure::bad("of id, template, where and select there is one at the most"));
         }
+        Some(_) if fields.has("limit") => {
+            return Err(Failure::bad("of select and limit there is one at the most: LIMIT is said in the SQL"));
+        }
         Some(_) => wanted_with(&mut fields, &[])?,
     };
     let limit = limit(&mut fields, &wanted, bounds.limit_default)?;

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
-use holdfast::space::{Document, Entry, Lease, Stop, Taking, WriteMode};
+use holdfast::space::{Document, Entry, Lease, Stop, Taking, Value, WriteMode};
 use serde_json::json;
 
 use super::conditions::{Conditions, tag};
@@ -69,7 +68,12 @@ impl Asked<'_> {
 
     fn one(&self) -> Result<One, Failure> {
         let routing = self.query.get("routing").map(argument::value).transpose()?;
-        Ok(One { place: self.place()?, id: argument::value(self.captured(2))?, routing })
+        let id = argument::value(self.captured(2))?;
+        if id == Value::Null {
+            // A document that is written with it would be given an id, each time another.
+            return Err(Failure::bad("null is no id; the text is written with quotes: entries/%22null%22"));
+        }
+        Ok(One { place: self.place()?, id, routing })
     }
 
     fn how(&self, mode: WriteMode) -> Result<How, Failure> {
@@ -194,7 +198,7 @@ impl Asked<'_> {
         let (entry, is_known) = fetched;
         let mut answer = match is_known {
             true => StatusCode::NOT_MODIFIED.into_response(),
-            false if self.parts.method == Method::HEAD => with_type(JSON, Body::empty()),
+            // Whoever asked by HEAD is told the length of what is left out.
             false => with_type(JSON, entry.document.to_json()),
         };
         write_state(&entry, answer.headers_mut());

@@ -134,6 +134,51 @@ fn entries_have_versions_as_tags_and_conditions_hold() {
     assert_eq!(door.put(&entry("1"), &[], "no").status, 400);
 }
 
+/// Renewing took no notice of them, and what was to be renewed only as it was had its lease ended; so was what was written anew.
+#[test]
+fn conditions_hold_for_renewing_and_for_what_is_written_anew() {
+    let door = declared();
+    assert_eq!(door.put(&entry("1"), &[], "{}").status, 204);
+    let tag = door.get(&entry("1")).header("etag").unwrap().to_owned();
+    let renew = |headers: &[(&str, &str)]| {
+        door.send(&format!("POST {}?lease_ms=forever", entry("1/renew")), headers, None).status
+    };
+    let never = ("if-unmodified-since", "Sat, 01 Jan 2050 00:00:00 GMT");
+    for (headers, wanted) in [
+        (&[("if-match", "\"0000000000000001\"")][..], 412),
+        (&[("if-none-match", "*")], 412),
+        (&[never], 412),
+        (&[("if-match", &tag)], 204),
+        (&[("if-none-match", "\"0000000000000001\"")], 204),
+    ] {
+        assert_eq!(renew(headers), wanted, "{headers:?}");
+    }
+    for (headers, wanted) in [(&[("if-match", "*")][..], 412), (&[("if-none-match", "*")], 201)] {
+        let made = door.send(&format!("POST {ORDERS}/entries"), headers, Some(br#"{"id":9}"#));
+        assert_eq!(made.status, wanted, "{headers:?}");
+    }
+}
+
+/// Each time another entry was written, under an id that nobody was told.
+#[test]
+fn null_is_no_id_and_a_routing_is_the_documents() {
+    let door = declared();
+    let null = door.put(&entry("null"), &[], "{}");
+    assert!(null.status == 400 && null.text().contains("null is no id"), "{null:?}");
+    assert_eq!(door.put("/spaces/shop/types/routed", &[], r#"{"routing":"to.city"}"#).status, 204);
+    let routed = |id: &str| format!("/spaces/shop/types/routed/entries/{id}?routing=Ulm");
+    assert_eq!(door.put(&routed("1"), &[], r#"{"n":1}"#).status, 204);
+    assert_eq!(door.send(&format!("POST {}", routed("1")), &[], Some(br#"{"m":2}"#)).status, 204);
+    assert_eq!(door.get(&routed("1")).json(), json!({"id": 1, "n": 1, "m": 2, "to": {"city": "Ulm"}}));
+    let other = door.put(&routed("1"), &[], r#"{"to":{"city":"Bonn"}}"#);
+    assert!(other.status == 400 && other.text().contains("to.city in the document is not the routing"), "{other:?}");
+    let head = door.send(&format!("HEAD {}", routed("1")), &[], None);
+    let length = head.header("content-length").map(str::to_owned);
+    assert_eq!(length, Some(door.get(&routed("1")).text().len().to_string()));
+    let both = post(&door, "/query", r#"{"select":"SELECT id FROM orders","limit":2}"#);
+    assert!(both.status == 400 && both.text().contains("LIMIT is said in the SQL"), "{both:?}");
+}
+
 #[test]
 fn entries_are_changed_in_place_and_their_leases_renewed() {
     let door = declared();

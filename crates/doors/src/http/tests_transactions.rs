@@ -170,6 +170,15 @@ fn what_cannot_be_read_leaves_it_open() {
     {
         assert_eq!(door.send("POST /transactions", &[], Some(body.as_bytes())).status, 400, "{body}");
     }
+    // Not even with what cannot be read: it goes on no more.
+    for (line, body) in [
+        ("POST /transactions/nobody", r#"{"operations":[{"paint":{}}]}"#),
+        (&format!("POST {}", tx.1), "["),
+        (&format!("POST {}/commit?durability=never", tx.1), ""),
+    ] {
+        let answer = door.send(line, &[], Some(body.as_bytes()));
+        assert_eq!((answer.status, &answer.json()["open"]), (404, &json!(false)), "{line}");
+    }
     for line in ["POST /transactions/nobody", "POST /transactions/nobody/commit", "DELETE /transactions/nobody"] {
         let body = json!({"operations": [read(1)]}).to_string();
         let answer = door.send(line, &[], Some(body.as_bytes()));

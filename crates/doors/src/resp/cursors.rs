@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use holdfast::ScanCursor;
 
+use crate::ids::Ids;
+
 struct Entry {
     bucket: Vec<u8>,
     cursor: ScanCursor,
@@ -20,29 +22,35 @@ pub(crate) struct Cursors {
     by_id: HashMap<u64, Entry>,
     /// What goes first comes first: (not continued from yet, when it was used, id).
     order: BTreeSet<(bool, u64, u64)>,
-    last_id: u64,
+    ids: Ids,
     clock: u64,
     entries_max: usize,
 }
 
 impl Cursors {
     pub(crate) fn new(entries_max: usize) -> Self {
-        Cursors { by_id: HashMap::new(), order: BTreeSet::new(), last_id: 0, clock: 0, entries_max: entries_max.max(1) }
+        Cursors {
+            by_id: HashMap::new(),
+            order: BTreeSet::new(),
+            ids: Ids::new(),
+            clock: 0,
+            entries_max: entries_max.max(1),
+        }
     }
 
-    /// Remembers a place and answers its number, which is never 0.
+    /// Remembers a place and answers its number, which is never 0, nor one of another run of the program.
     pub(crate) fn add(&mut self, bucket: &[u8], cursor: ScanCursor) -> u64 {
         while self.by_id.len() >= self.entries_max
             && let Some((_, _, oldest)) = self.order.pop_first()
         {
             self.by_id.remove(&oldest);
         }
-        self.last_id += 1;
+        let id = self.ids.next();
         self.clock += 1;
         let order = (true, self.clock);
-        self.order.insert((order.0, order.1, self.last_id));
-        self.by_id.insert(self.last_id, Entry { bucket: bucket.to_vec(), cursor, order });
-        self.last_id
+        self.order.insert((order.0, order.1, id));
+        self.by_id.insert(id, Entry { bucket: bucket.to_vec(), cursor, order });
+        id
     }
 
     /// The place behind a number, if it is remembered and belongs to this bucket. It can be used again.

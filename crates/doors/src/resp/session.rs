@@ -25,6 +25,7 @@ use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
 use crate::budget::Share;
+use crate::ids;
 
 /// Bytes that names of series may take which one connection remembers: those of a thousand or two, where there may be ten thousand
 /// connections. One that writes to more has them looked up again.
@@ -298,7 +299,8 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(client: Arc<Client>, counters: Arc<Counters>, durability: Durability) -> Self {
-        let random = client.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        // Numbers that are made of it (TX.BEGIN's) are not to come again after a restart.
+        let random = ids::fresh() | 1;
         Session {
             client,
             counters,

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use holdfast::{Position, Snapshot};
 
+use crate::ids::Ids;
+
 struct Open {
     snapshot: Arc<Snapshot>,
     client: u64,
@@ -31,14 +33,14 @@ pub(crate) struct Listed {
 /// The open snapshots of one door.
 pub(crate) struct Snapshots {
     by_id: BTreeMap<u64, Open>,
-    last_id: u64,
+    ids: Ids,
     all_max: usize,
     client_max: usize,
 }
 
 impl Snapshots {
     pub(crate) fn new(all_max: usize, client_max: usize) -> Self {
-        Snapshots { by_id: BTreeMap::new(), last_id: 0, all_max, client_max }
+        Snapshots { by_id: BTreeMap::new(), ids: Ids::new(), all_max, client_max }
     }
 
     /// Whether this client may open another one.
@@ -46,11 +48,11 @@ impl Snapshots {
         self.by_id.len() < self.all_max && self.of(client).count() < self.client_max
     }
 
-    /// Keeps a snapshot of a client until then. Answers its number, which is never used again.
+    /// Keeps a snapshot of a client until then. Answers its number, which is never used again, nor by another run of the program.
     pub(crate) fn add(&mut self, client: u64, snapshot: Snapshot, until: Instant) -> u64 {
-        self.last_id += 1;
-        self.by_id.insert(self.last_id, Open { snapshot: Arc::new(snapshot), client, until });
-        self.last_id
+        let id = self.ids.next();
+        self.by_id.insert(id, Open { snapshot: Arc::new(snapshot), client, until });
+        id
     }
 
     /// The snapshot of this client with this number, unless its time is over.

@@ -184,9 +184,14 @@ impl Wanted {
     /// As [`Wanted::matches`], for an entry that matches the filter.
     pub(crate) fn names(&self, definition: &Definition, fields: MapRef<'_>) -> bool {
         let has_id = self.id.as_ref().is_none_or(|id| fields.get(&definition.id) == Some(id.scalar()));
-        // Entries with other routing may lie in the same partition.
-        let routing = self.routing.as_ref().zip(definition.routed_by());
-        let has_routing = routing.is_none_or(|(routing, path)| path.first(fields) == routing.scalar());
+        // Entries with other routing may lie in the same partition. That of a type without a routing is the id.
+        let has_routing = self.routing.as_ref().is_none_or(|routing| {
+            let own = match definition.routed_by() {
+                Some(path) => Some(path.first(fields)),
+                None => fields.get(&definition.id),
+            };
+            own == Some(routing.scalar())
+        });
         let is_excepted = || !self.except.is_empty() && self.except.contains(&definition.entry_key(fields));
         has_id && has_routing && !is_excepted()
     }

@@ -310,26 +310,27 @@ impl Entries {
     /// As [`Entries::write`].
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
         self.give_way(durability);
-        let Shown { value, position } = self.renew_shown(wanted, lease, None)?;
+        let options = WriteOptions { lease, ..WriteOptions::default() };
+        let Shown { value, position } = self.renew_shown(wanted, &options)?;
         self.settle_change(position, durability)?;
         Ok(value)
     }
 
-    /// As [`Entries::renew`], without waiting for durability: what the answer rests on is beside it. For a transaction that has
-    /// locked the entry it waits for `lock_timeout`, 5 s for `None`.
+    /// As [`Entries::renew`], without waiting for durability: what the answer rests on is beside it. Of the options the lease counts, the
+    /// version that the entry has to have, and how long to wait for a transaction that has locked it.
     ///
     /// # Errors
     /// As [`Entries::write`].
-    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease, lock_timeout: Option<Duration>) -> Result<Shown<bool>> {
+    pub fn renew_shown(&self, wanted: &Wanted, options: &WriteOptions) -> Result<Shown<bool>> {
         self.check()?;
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
         };
         let definition = self.kind.definition();
-        let deadline = self.lock_deadline(lock_timeout);
+        let deadline = self.lock_deadline(options.lock_timeout);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             if let Some(position) =
-                self.unlocked(deadline, &|| self.renew_once(&definition, partition, (id, wanted), lease))?
+                self.unlocked(deadline, &|| self.renew_once(&definition, partition, (id, wanted), options))?
             {
                 return Ok(Shown { value: true, position });
             }
@@ -343,7 +344,7 @@ impl Entries {
         definition: &Definition,
         partition: &Partition,
         (id, wanted): (&Value, &Wanted),
-        lease: Lease,
+        options: &WriteOptions,
     ) -> Result<std::result::Result<Option<Position>, LockedPlace>> {
         let inner = self.inner();
         let mut engine = partition.space();
@@ -359,7 +360,8 @@ impl Entries {
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
-        let expires_ms = next_expiry(definition, lease, Some(&stored), now_ms);
+        check_version(options, Some(&stored))?;
+        let expires_ms = next_expiry(definition, options.lease, Some(&stored), now_ms);
         let what = What::Renew { id: id.clone(), expires_ms };
         let position = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         drop(engine);
@@ -386,6 +388,15 @@ pub(crate) fn changed_document(definition: &Definition, old: &Stored, changes: &
     Ok(document)
 }
 
+fn check_version(options: &WriteOptions, old: Option<&Stored>) -> Result<()> {
+    match options.version {
+        Some(version) if old.is_none_or(|old| old.version != version) => {
+            conflict("the entry has another version: read it again")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What will be there, if what is there allows it.
 pub(crate) fn next_document(
     definition: &Definition,
@@ -393,11 +404,7 @@ pub(crate) fn next_document(
     document: &Document,
     old: Option<&Stored>,
 ) -> Result<Document> {
-    if let Some(version) = options.version
-        && old.is_none_or(|old| old.version != version)
-    {
-        return conflict("the entry has another version: read it again");
-    }
+    check_version(options, old)?;
     if let (Some(path), Some(old)) = (definition.routed_by(), old)
         && path.first(old.document.fields()) != path.first(document.fields())
     {

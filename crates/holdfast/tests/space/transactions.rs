@@ -433,7 +433,10 @@ fn a_renewal_waits_for_the_transaction_that_would_take_it_back() {
     let mut transaction = store.begin();
     let change = [Change::Increment { path: Path::parse("total").unwrap(), by: 1i64.into() }];
     orders.within(&mut transaction).change(&Wanted::id(1), &change, &upsert()).unwrap().unwrap();
-    let at_once = orders.renew_shown(&Wanted::id(1), Lease::Forever, Some(Duration::ZERO));
+    let at_once = orders.renew_shown(
+        &Wanted::id(1),
+        &WriteOptions { lease: Lease::Forever, lock_timeout: Some(Duration::ZERO), ..upsert() },
+    );
     assert_eq!(at_once.map(|shown| shown.value).unwrap_err().kind(), ErrorKind::Timeout);
     std::thread::scope(|scope| {
         let renewing = scope.spawn(|| orders.renew(&Wanted::id(1), Lease::Forever, None).unwrap());

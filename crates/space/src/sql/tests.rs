@@ -56,7 +56,6 @@ fn conditions_match_what_they_say() {
         ("at", Value::Timestamp(1_767_225_600_000_000_000)),
     ]);
     let table = [
-        ("", true),
         ("WHERE price > 12", true),
         ("price > 12 AND price < 12.6", true),
         ("12 < price", true),
@@ -252,6 +251,24 @@ fn what_is_too_large_is_refused_and_harms_nothing() {
         let error = Query::parse(&text).unwrap_err();
         assert!(matches!(error, Error::Limit { .. } | Error::Invalid { .. }), "{error}");
     }
+}
+
+/// They were said to be not expected where they were.
+#[test]
+fn nots_and_parentheses_may_lie_within_each_other_and_too_many_are_told_so() {
+    for word in ["NOT ", "("] {
+        let within =
+            |times: usize| word.repeat(times) + "a = 1" + &if word == "(" { ")".repeat(times) } else { String::new() };
+        assert!(Query::parse(&within(20)).is_ok());
+        for times in [30, 100, 900] {
+            let error = Query::parse(&within(times)).unwrap_err().to_string();
+            assert!(error.contains("too many parentheses or NOT within each other"), "{error}");
+        }
+    }
+    for nothing in ["", "  ", "-- all of them", "/* */"] {
+        assert!(Query::parse(nothing).unwrap_err().to_string().contains("without a word"), "{nothing}");
+    }
+    assert!(Query::parse("a NOT").unwrap_err().to_string().contains("`NOT` was not expected"));
 }
 
 const DEPTH: usize = crate::value::DEPTH_MAX;

@@ -57,6 +57,10 @@ pub(super) fn tokens(text: &str) -> Result<Tokens> {
     let mut signs = 0;
     let mut read = read.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
     let explain = read.next_if(|token| is_keyword(token, &[Keyword::EXPLAIN])).is_some();
+    if read.peek().is_none() {
+        // Nobody takes or clears everything by a text that turned out empty.
+        return invalid("a query without a word would mean every entry: to mean them, say no condition at all");
+    }
     let condition_only = !read.peek().is_some_and(|token| is_keyword(token, &[Keyword::SELECT]));
     if condition_only {
         tokens.extend([word(Keyword::SELECT, "SELECT"), Token::Mul, word(Keyword::FROM, "FROM"), name("t", '"')]);
@@ -163,7 +167,7 @@ fn plain(mut word: Word, in_path: bool) -> Word {
 pub(super) fn message(error: &ParserError) -> String {
     match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.clone(),
-        ParserError::RecursionLimitExceeded => "the query has too many parentheses within each other".to_owned(),
+        ParserError::RecursionLimitExceeded => "the query has too many parentheses or NOT within each other".to_owned(),
     }
 }
 

@@ -94,6 +94,15 @@ impl Transactions {
         Ok(())
     }
 
+    /// That this user has it.
+    ///
+    /// # Errors
+    /// 404 when not.
+    pub(super) fn check_known(&self, id: &str, user: Option<&str>) -> Result<(), Failure> {
+        let is_known = self.lock().get(id).is_some_and(|slot| slot.user.as_deref() == user);
+        if is_known { Ok(()) } else { Err(none()) }
+    }
+
     /// Takes one for a request, which gives it back or lets it go.
     ///
     /// # Errors
@@ -117,9 +126,7 @@ impl Transactions {
     /// # Errors
     /// 404 when this user has no such transaction.
     pub(super) fn roll_back(&self, id: &str, user: Option<&str>) -> Result<(), Failure> {
-        if self.lock().get(id).is_none_or(|slot| slot.user.as_deref() != user) {
-            return Err(none());
-        }
+        self.check_known(id, user)?;
         self.forget(id);
         Ok(())
     }

@@ -71,6 +71,7 @@ impl Asked<'_> {
     }
 
     async fn try_within(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Fault> {
+        self.check_known(user.as_deref())?;
         // What is not begun changes nothing.
         let still = |fault: Fault| Fault { open: Some(true), ..fault };
         let (asked, share) = self.asked_within(user.as_deref(), upload).await.map_err(still)?;
@@ -165,6 +166,7 @@ impl Asked<'_> {
     }
 
     async fn try_commit(&self, user: Option<Arc<User>>) -> Result<Response, Fault> {
+        self.check_known(user.as_deref())?;
         let durability = self.durability().map_err(|failure| Fault { open: Some(true), ..failure.into() })?;
         let open = self.take(user.as_deref())?;
         let (shared, here) = (self.shared, Arc::clone(self.shared));
@@ -182,6 +184,11 @@ impl Asked<'_> {
         }
         let body = json!({ "position": format!("{:016x}", position.get()) }).to_string();
         Ok(say_durability(with_type(JSON, Body::from(body)), durability))
+    }
+
+    fn check_known(&self, user: Option<&User>) -> Result<(), Fault> {
+        let known = self.shared.transactions.check_known(&self.transaction(), user.map(|user| &*user.name));
+        known.map_err(|failure| Fault { open: Some(false), ..failure.into() })
     }
 
     fn take(&self, user: Option<&User>) -> Result<Box<Open>, Fault> {

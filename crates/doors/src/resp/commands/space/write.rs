@@ -214,11 +214,13 @@ fn try_renew(call: &mut Call<'_, '_>) -> Answer {
             Ok(Came::Done)
         });
     }
-    match entries.renew_shown(&chosen.wanted, until, Some(Duration::ZERO)) {
+    let options = WriteOptions { lease: until, lock_timeout: Some(Duration::ZERO), ..WriteOptions::default() };
+    match entries.renew_shown(&chosen.wanted, &options) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;
             call.defer_for_lock(move |reply| {
-                let shown = entries.renew_shown(&chosen.wanted, until, None)?;
+                let options = WriteOptions { lock_timeout: None, ..options };
+                let shown = entries.renew_shown(&chosen.wanted, &options)?;
                 reply.integer(i64::from(shown.value));
                 Ok(need_of(&entries, asked, shown.position))
             });
