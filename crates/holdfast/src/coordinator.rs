@@ -390,6 +390,10 @@ impl Exclusive<'_> {
             // It would leave no record, so the same batch sent again would happen again.
             return Err(Error::new(ErrorKind::Invalid, "a decision in a batch names at least one branch"));
         }
+        if self.decisions.iter().any(|deciding| deciding.id == id) {
+            let text = "the batch decides this transaction already: name all its branches at once";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         self.holds(BUCKET, &RecordKey::Decision(id).to_bytes())?;
         let now = self.inner.xa_now();
         // Only whether it makes sense: what it says is asked again at the commit.

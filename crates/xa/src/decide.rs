@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// Decides to commit a transaction whose `branches` are prepared, besides those that said so themselves. Asked again it
-    /// says the same.
+    /// says the same; branches that it did not name before are noted besides.
     ///
     /// # Errors
     /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`: nothing was decided. `Doubtful`: nobody knows.
@@ -103,7 +103,7 @@ impl Table {
     /// The same for an operator, who has looked at all branches: also what is in doubt since the journal was damaged.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`; `NoSuchBranch` when it is committed, without one of these: nothing was decided.
     pub fn commit_by_operator(
         &mut self,
         id: TransactionId,
@@ -124,7 +124,8 @@ impl Table {
         check_twice(branches.iter())?;
         self.check_branches(branches.len())?;
         if let Some((outcome, needs)) = self.settled(id) {
-            return Ok(Plan::nothing(Commit::Settled(outcome), needs));
+            let more = self.decided_with_more(by, id, branches)?;
+            return Ok(more.unwrap_or_else(|| Plan::nothing(Commit::Settled(outcome), needs)));
         }
         if by != By::Operator {
             self.check_shadow(id)?;
@@ -167,6 +168,28 @@ impl Table {
         let branches = taking.into_iter().map(|branch| (branch, BranchState::Open)).collect();
         let decision = Record::Decision(id, Decision { at_ms: now.wall_ms, branches });
         Ok(Plan::writing(Commit::Decided, Rests::AsAsked, vec![Change::Put(decision)]))
+    }
+
+    /// Of a transaction that is committed: notes those of the branches that the decision does not name. They are of it all the same, and
+    /// if they were not noted it could be forgotten before they are committed. An operator has misspelt them.
+    fn decided_with_more(
+        &self,
+        by: By,
+        id: TransactionId,
+        branches: &[BranchName],
+    ) -> Result<Option<Plan<Commit>>, TableError> {
+        let Some(Entry::Decided(decided)) = self.entries.get(&id) else { return Ok(None) };
+        let mut decision = decided.decision.clone();
+        let is_known = |branch: &&BranchName| decided.decision.branches.iter().any(|(name, _)| name == *branch);
+        let more: Vec<BranchName> = branches.iter().filter(|branch| !is_known(branch)).cloned().collect();
+        match more.first() {
+            None => return Ok(None),
+            Some(branch) if by == By::Operator => return Err(TableError::NoSuchBranch(branch.clone())),
+            Some(_) => decision.branches.extend(more.into_iter().map(|branch| (branch, BranchState::Open))),
+        }
+        self.check_branches(decision.branches.len())?;
+        let changes = vec![Change::Put(Record::Decision(id, decision))];
+        Ok(Some(Plan::writing(Commit::Settled(Outcome::Committed), Rests::AsAsked, changes)))
     }
 
     /// Decides never to commit a transaction, unless it is committed already.

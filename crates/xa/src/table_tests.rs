@@ -269,6 +269,31 @@ fn an_abort_in_the_shadow_of_damage_stays_and_so_do_the_numbers_that_were_passed
     held.check();
 }
 
+/// They were told that they are to be committed, and the transaction could be forgotten before they were.
+#[test]
+fn branches_that_come_behind_the_decision_are_noted_with_it() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    let it = id(owner, 1, 0, true);
+    let plan = held.table.commit(it, &[name(1)], Patience::Over, at(0)).unwrap();
+    held.write(plan);
+    for _ in 0..2 {
+        let plan = held.table.commit(it, &[name(2), name(1)], Patience::Over, at(0)).unwrap();
+        assert_eq!(held.write(plan), Commit::Settled(Outcome::Committed));
+        let learned = [Learned { branch: name(1), heuristic: None }];
+        let plan = held.table.forget(it, &learned, Forgetting::Known).unwrap();
+        held.write(plan);
+        held.restart(at(1));
+        let plan = held.table.verdicts(&[it], at(1));
+        assert_eq!(held.write(plan), [Verdict::Commit]);
+    }
+    let misspelt = held.table.commit_by_operator(it, &[name(3)], at(1)).map(drop);
+    assert_eq!(misspelt, Err(TableError::NoSuchBranch(name(3))));
+    let many: Vec<BranchName> = (0..200).map(name).collect();
+    assert!(matches!(held.table.commit(it, &many, Patience::Over, at(1)).map(drop), Err(TableError::Limit { .. })));
+    held.check();
+}
+
 #[test]
 fn in_the_shadow_of_damage_programs_decide_nothing_and_become_new_owners() {
     let mut held = Held::new();

@@ -103,6 +103,10 @@ fn a_decision_waits_for_its_sync_and_a_refusal_for_its_tombstone() {
     assert!(fixture.run("INFO xa").contains("xa_outstanding:2 xa_heuristic:1 "), "{}", fixture.run("INFO xa"));
     fixture.check(&[
         (&format!("XA.FORGET {first} FORCE"), "+OK"),
+        // Of another program, which comes behind the decision.
+        (&format!("XA.COMMIT {second} BRANCHES 1 late"), "+OK"),
+        (&format!("XA.FORGET {second} BRANCH late"), "+OK"),
+        (&format!("XA.COMMIT {second} BRANCHES 1 misspelt OPERATOR"), "-ERR the transaction has no branch misspelt"),
         (&format!("XA.FORGET {second} BRANCH pg"), "+OK"),
         // Recovery was told of it, so its owner may have to be told yet.
         (&format!("XA.COMMIT {second} BRANCHES 1 pg"), "+OK"),
