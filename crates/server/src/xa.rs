@@ -6,6 +6,7 @@
 //! May use: `tm`. Must not know: protocols, records.
 
 mod place;
+mod switches;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +20,6 @@ use tm::{
 };
 
 use self::place::ProfilePlace;
-
 use crate::cli::{XaArguments, XaCommand, XaPlace};
 use crate::failure::Failure;
 use crate::output::{complain, say};
@@ -29,7 +29,7 @@ trait Coordinator: Decisions + Administration {}
 
 impl<T: Decisions + Administration> Coordinator for T {}
 
-/// Does what the command line says. Exit code 1 when something is left in doubt, or wrong.
+/// Does what the command line says. Exit code 1 when something is left in doubt, or may be by what is known, or is wrong.
 pub(crate) fn xa(arguments: &XaArguments) -> Result<ExitCode, Failure> {
     act(arguments).map_err(|failure| match failure {
         Failure::Transaction(error) if arguments.place.password_file.is_none() && is_unnamed(&error) => {
@@ -173,6 +173,13 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     for name in &report.answered {
         say(format_args!("asked      {name}"));
     }
+    let switches = switches::of(profile);
+    for name in &switches {
+        say(format_args!(
+            "not asked  {name}: a switch in a library. Programs in C with this profile recover its branches, by tx_open or \
+             holdfast_recover"
+        ));
+    }
     for down in &report.down {
         let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
         complain(format_args!("no answer  {name}: {}", down.reason));
@@ -193,9 +200,27 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         let swept = runtime.block_on(tm::sweep(&*coordinator, &managers, age))?;
         say(format_args!("swept      {swept} decisions of which no branch was left"));
     }
-    let end = if report.is_clean() { "nothing is in doubt" } else { "something may be in doubt: see above" };
+    let mut is_settled = report.is_clean();
+    match switches::open(&*coordinator, &switches) {
+        Ok(open) => {
+            is_settled &= open.is_empty();
+            for (id, name) in &open {
+                complain(format_args!("open       {id}.{name}: committed, and nobody has said that the branch knows"));
+            }
+        }
+        Err(error) => {
+            is_settled = false;
+            complain(format_args!("no answer  coordinator, which branches of switches are open: {error}"));
+        }
+    }
+    let end = match (is_settled, switches.is_empty(), managers.is_empty()) {
+        (false, ..) => "something may be in doubt: see above",
+        (true, true, _) => "nothing is in doubt",
+        (true, false, false) => "nothing is in doubt at those that were asked",
+        (true, false, true) => "there is nobody whom this program can ask what is in doubt",
+    };
     say(format_args!("found      {}; {end}", report.found.len()));
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check(profile: &Profile) -> Result<ExitCode, Failure> {
@@ -239,7 +264,7 @@ const ALL_KNOW: &str = "it is decided, and all branches know; its owner may not,
 
 /// What is said of another coordinator's transaction.
 const NOT_OURS: &str =
-    "it is another coordinator's, of which the one that was asked knows nothing: ask that one what became of it";
+    "it is another coordinator's, and the one that was asked knows nothing of it: ask the other what became of it";
 
 fn meaning(state: State) -> &'static str {
     match state {

@@ -125,3 +125,26 @@ fn of_another_coordinators_transaction_it_is_said_whom_to_ask() {
     assert!(text.contains(&format!("coordinator {:016x}, and ", id.coordinator.0)), "{text}");
     assert!(text.contains("meaning     it is another coordinator's") && !text.contains("nothing is decided"), "{text}");
 }
+
+/// It said that nothing was in doubt, exit code 0, of switches that it had not asked.
+#[test]
+fn recovery_says_whom_it_cannot_ask_and_what_is_open_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("own");
+    let file = profile(&folder.path().join("xa.toml"), &dir, "");
+    drop(open(&dir));
+    let (code, text) = xa(&["recover", "--profile", &file], &[]);
+    assert!(code == Some(0) && text.contains("not asked  queue: a switch in a library. Programs in C"), "{text}");
+    assert!(text.contains("found      0; there is nobody whom this program can ask"), "{text}");
+
+    // Of a resource manager that the profile does not name nothing is said: another profile may.
+    let (id, strange) = (decided(&dir, "queue"), decided(&dir, "strange").to_string());
+    let (code, text) = xa(&["recover", "--profile", &file], &[]);
+    assert!(code == Some(1) && text.contains(&format!("open       {id}.queue: committed, and nobody")), "{text}");
+    assert!(text.contains("something may be in doubt: see above") && !text.contains(&strange), "{text}");
+
+    let known = tm::Learned { branch: BranchName::new("queue").unwrap(), heuristic: None };
+    open(&dir).record(id, &[known]).unwrap();
+    let (code, text) = xa(&["recover", "--profile", &file], &[]);
+    assert!(code == Some(0) && !text.contains("open       "), "{text}");
+}
