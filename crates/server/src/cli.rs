@@ -184,23 +184,24 @@ pub(crate) struct XaArguments {
 /// Where the coordinator is: that of a profile, a directory, or a server.
 #[derive(Debug, Args)]
 pub(crate) struct XaPlace {
-    /// Profile file, with the coordinator and the resource managers [default: HOLDFAST_XA_PROFILE, /etc/holdfast/xa.toml]
+    /// Profile file, with the coordinator and the resource managers [default: HOLDFAST_XA_PROFILE; for recover and check,
+    /// and with --name, /etc/holdfast/xa.toml]
     #[arg(long, value_name = "FILE", global = true, conflicts_with_all = ["dir", "address"])]
     pub(crate) profile: Option<PathBuf>,
     /// Which profile of the file [default: HOLDFAST_XA_PROFILE_NAME, or what the file says]
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, conflicts_with_all = ["dir", "address"])]
     pub(crate) name: Option<String>,
-    /// Directory of a coordinator that no process has open
+    /// Directory of a coordinator that no process has open; not for recover
     #[arg(long, value_name = "DIR", global = true, conflicts_with = "address")]
     pub(crate) dir: Option<PathBuf>,
-    /// Where a coordinator's server speaks RESP, without TLS [default: 127.0.0.1:7411]
+    /// Where a coordinator's server speaks RESP, without TLS; not for recover [default, without a profile: 127.0.0.1:7411]
     #[arg(long, value_name = "HOST:PORT", global = true)]
     pub(crate) address: Option<String>,
-    /// Who to be for the server [default: default]
+    /// Who to be for the server at --address [default: default]
     #[arg(long, value_name = "NAME", global = true, requires = "password_file")]
     pub(crate) user: Option<String>,
     /// File with the user's password in its first line
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, conflicts_with_all = ["profile", "name", "dir"])]
     pub(crate) password_file: Option<PathBuf>,
 }
 
@@ -242,7 +243,7 @@ pub(crate) enum XaCommand {
         #[arg(long, value_name = "SECONDS")]
         sweep: Option<u64>,
     },
-    /// Open everything that a profile names, and say what is wrong
+    /// Look at everything that a profile names, or at the coordinator of --dir or --address, and say what is wrong
     Check,
 }
 
@@ -370,6 +371,8 @@ mod tests {
             (&["xa", "show", "x"], "begins with `hfxa1.`"),
             (&["xa", "list", "--dir", "x", "--address", "y:1"], "cannot be used with"),
             (&["xa", "list", "--user", "ada"], "--password-file"),
+            (&["xa", "list", "--dir", "x", "--name", "y"], "cannot be used with"),
+            (&["xa", "list", "--profile", "x", "--password-file", "y"], "cannot be used with"),
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
             (&["series", "export", "--tag", "x"], "write TAG=VALUE"),
             (&["series", "export", "--from", "yesterday"], "`yesterday` is no time"),

@@ -73,6 +73,14 @@ pub(crate) enum Failure {
         "{0}; the server has users: say who you are with --user, and --password-file with the password in its first line"
     )]
     Unnamed(tm::Error),
+    #[error("{0}; the server has users: say who this is with `user` and `password_env` of the profile's coordinator")]
+    UnnamedInProfile(tm::Error),
+    #[error("{0}; {name} names it, and --name wins over that", name = tm::PROFILE_NAME_VARIABLE)]
+    ProfileOfEnvironment(tm::ProfileError),
+    #[error(
+        "recovery asks the resource managers of a profile, and a coordinator in --dir or at --address names none: say --profile"
+    )]
+    NoResourceManagers,
     #[error("cannot read the time series: {0}")]
     Series(#[from] holdfast::series::SeriesError),
     #[error("nothing was exported: {0}")]

@@ -1,9 +1,12 @@
 //! `holdfast xa ...`: what a coordinator knows of transactions, and what people do about them.
 //!
 //! The coordinator is that of a profile, a store's directory, or a server. Only a profile names resource managers, so only
-//! with one can something be recovered or checked.
+//! with one can something be recovered.
 //!
 //! May use: `tm`. Must not know: protocols, records.
+
+mod place;
+mod switches;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,10 +15,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile, Recovery,
-    Remote, RemoteOptions, Settling, State, Status, TransactionId,
+    Administration, Begin, BranchName, Checked, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile,
+    Recovery, Remote, Settling, State, Status, TransactionId,
 };
 
+use self::place::ProfilePlace;
 use crate::cli::{XaArguments, XaCommand, XaPlace};
 use crate::failure::Failure;
 use crate::output::{complain, say};
@@ -25,12 +29,16 @@ trait Coordinator: Decisions + Administration {}
 
 impl<T: Decisions + Administration> Coordinator for T {}
 
-/// Does what the command line says. Exit code 1 when something is left in doubt, or wrong.
+/// Does what the command line says. Exit code 1 when something is left in doubt, or may be by what is known, or is wrong.
 pub(crate) fn xa(arguments: &XaArguments) -> Result<ExitCode, Failure> {
     act(arguments).map_err(|failure| match failure {
-        // Of a profile the login is the profile's affair.
         Failure::Transaction(error) if arguments.place.password_file.is_none() && is_unnamed(&error) => {
-            Failure::Unnamed(error)
+            // Of a profile the login is the profile's affair.
+            let profile = match arguments.command {
+                XaCommand::Recover { .. } | XaCommand::Check => ProfilePlace::said_or_usual(&arguments.place),
+                _ => ProfilePlace::said(&arguments.place),
+            };
+            if profile.is_some() { Failure::UnnamedInProfile(error) } else { Failure::Unnamed(error) }
         }
         failure => failure,
     })
@@ -53,35 +61,26 @@ fn act(arguments: &XaArguments) -> Result<ExitCode, Failure> {
             say(format_args!("forgotten  {id}"));
             Ok(ExitCode::SUCCESS)
         }
-        XaCommand::Recover { sweep } => recover(&profile(place)?, sweep.map(Duration::from_secs)),
-        XaCommand::Check => check(&profile(place)?),
+        XaCommand::Recover { sweep } => {
+            let profile = ProfilePlace::said_or_usual(place).ok_or(Failure::NoResourceManagers)?;
+            recover(&profile.whole()?, sweep.map(Duration::from_secs))
+        }
+        XaCommand::Check => match ProfilePlace::said_or_usual(place) {
+            Some(profile) => check(&profile.whole()?),
+            None => {
+                let coordinator = place::coordinator(place)?;
+                Ok(judge(&[runtime()?.block_on(tm::check_coordinator(&coordinator))]))
+            }
+        },
     }
-}
-
-fn profile(place: &XaPlace) -> Result<Profile, Failure> {
-    Ok(Profile::load(place.profile.as_deref(), place.name.as_deref())?)
 }
 
 fn open(place: &XaPlace) -> Result<Arc<dyn Coordinator>, Failure> {
-    let has_variable = std::env::var_os(tm::PROFILE_VARIABLE).is_some_and(|value| !value.is_empty());
-    let says_else = place.dir.is_some() || place.address.is_some();
-    if place.profile.is_some() || (has_variable && !says_else) {
-        return of_profile(&profile(place)?);
-    }
-    if let Some(dir) = &place.dir {
-        return embedded(dir);
-    }
-    let mut options = RemoteOptions::new(place.address.as_deref().unwrap_or("127.0.0.1:7411"));
-    if let Some(path) = &place.password_file {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::Path { path: path.clone(), error })?;
-        let password = text.lines().next().unwrap_or_default().to_owned();
-        options.login = Some((place.user.clone().unwrap_or_else(|| "default".to_owned()), password));
-    }
-    Ok(Arc::new(Remote::open(options)?))
+    open_at(&place::coordinator(place)?)
 }
 
-fn of_profile(profile: &Profile) -> Result<Arc<dyn Coordinator>, Failure> {
-    match &profile.coordinator {
+fn open_at(coordinator: &CoordinatorPlace) -> Result<Arc<dyn Coordinator>, Failure> {
+    match coordinator {
         CoordinatorPlace::Directory { directory, .. } => embedded(directory),
         CoordinatorPlace::Servers(options) => Ok(Arc::new(Remote::open(options.clone())?)),
     }
@@ -119,7 +118,9 @@ fn list(coordinator: &dyn Coordinator) -> Result<ExitCode, Failure> {
 fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Failure> {
     let status = coordinator.status(id)?;
     say(format_args!("id          {id}"));
-    say(format_args!("coordinator {:016x}{}", id.coordinator.0, other(coordinator, id)));
+    let asked = coordinator.coordinator();
+    let other = if asked == id.coordinator { String::new() } else { format!(", and {:016x} was asked", asked.0) };
+    say(format_args!("coordinator {:016x}{other}", id.coordinator.0));
     say(format_args!("owner       {}", id.owner.0));
     say(format_args!("sequence    {}", id.sequence));
     say(format_args!("shared      {}", if id.shared { "yes, several programs take part" } else { "no" }));
@@ -129,8 +130,15 @@ fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Fa
         Err(since) => say(format_args!("deadline    {} s ago", since.as_secs())),
     }
     say(format_args!("state       {} {}", name_of(status.state), age(&status)));
+    let is_foreign = asked != id.coordinator;
     let is_known = !status.branches.is_empty() && status.branches.iter().all(|branch| branch.state == "done");
-    say(format_args!("meaning     {}", if is_known { ALL_KNOW } else { meaning(status.state) }));
+    let meaning = match status.state {
+        _ if is_known => ALL_KNOW,
+        // Whoever asked the right one for it would be told something else.
+        State::Unknown if is_foreign => NOT_OURS,
+        state => meaning(state),
+    };
+    say(format_args!("meaning     {meaning}"));
     for branch in &status.branches {
         say(format_args!("branch      {} {}", branch.branch, branch.state));
     }
@@ -154,7 +162,7 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         Ok(managers) => managers,
         Err(faults) => return Ok(blame(&faults)),
     };
-    let coordinator = of_profile(profile)?;
+    let coordinator = open_at(&profile.coordinator)?;
     if matches!(profile.coordinator, CoordinatorPlace::Directory { .. }) {
         // The directory is ours alone, so all who had it before are gone, and this tells.
         coordinator.begin(Begin::default())?;
@@ -164,6 +172,13 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     let report = runtime.block_on(async { Recovery::new(&asking, managers.clone(), Pace::default()).run().await });
     for name in &report.answered {
         say(format_args!("asked      {name}"));
+    }
+    let switches = switches::of(profile);
+    for name in &switches {
+        say(format_args!(
+            "not asked  {name}: a switch in a library. Programs in C with this profile recover its branches, by tx_open or \
+             holdfast_recover"
+        ));
     }
     for down in &report.down {
         let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
@@ -185,20 +200,42 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         let swept = runtime.block_on(tm::sweep(&*coordinator, &managers, age))?;
         say(format_args!("swept      {swept} decisions of which no branch was left"));
     }
-    let end = if report.is_clean() { "nothing is in doubt" } else { "something may be in doubt: see above" };
+    let mut is_settled = report.is_clean();
+    match switches::open(&*coordinator, &switches) {
+        Ok(open) => {
+            is_settled &= open.is_empty();
+            for (id, name) in &open {
+                complain(format_args!("open       {id}.{name}: committed, and nobody has said that the branch knows"));
+            }
+        }
+        Err(error) => {
+            is_settled = false;
+            complain(format_args!("no answer  coordinator, which branches of switches are open: {error}"));
+        }
+    }
+    let end = match (is_settled, switches.is_empty(), managers.is_empty()) {
+        (false, ..) => "something may be in doubt: see above",
+        (true, true, _) => "nothing is in doubt",
+        (true, false, false) => "nothing is in doubt at those that were asked",
+        (true, false, true) => "there is nobody whom this program can ask what is in doubt",
+    };
     say(format_args!("found      {}; {end}", report.found.len()));
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check(profile: &Profile) -> Result<ExitCode, Failure> {
-    let faults = runtime()?.block_on(tm::check(profile));
-    let names: Vec<&str> = profile.resource_managers.iter().map(|manager| manager.name.as_str()).collect();
-    for part in std::iter::once("coordinator").chain(names) {
-        if !faults.iter().any(|fault| fault.part == part) {
-            say(format_args!("{part:<12} good"));
+    Ok(judge(&runtime()?.block_on(tm::check(profile))))
+}
+
+fn judge(all: &[Checked]) -> ExitCode {
+    for Checked { part, found } in all {
+        match found {
+            Ok(reach) if reach.is_empty() => say(format_args!("{part:<12} good")),
+            Ok(reach) => say(format_args!("{part:<12} good: {reach}")),
+            Err(faults) => faults.iter().for_each(|what| complain(format_args!("{part:<12} {what}"))),
         }
     }
-    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { blame(&faults) })
+    if all.iter().all(|checked| checked.found.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn blame(faults: &[tm::Fault]) -> ExitCode {
@@ -210,10 +247,6 @@ fn blame(faults: &[tm::Fault]) -> ExitCode {
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)
-}
-
-fn other(coordinator: &dyn Coordinator, id: TransactionId) -> &'static str {
-    if coordinator.coordinator() == id.coordinator { "" } else { ", which is not the one that was asked" }
 }
 
 fn name_of(state: State) -> &'static str {
@@ -228,6 +261,10 @@ fn name_of(state: State) -> &'static str {
 
 /// What a decision means of which nobody is in doubt any more.
 const ALL_KNOW: &str = "it is decided, and all branches know; its owner may not, so it is remembered for an hour";
+
+/// What is said of another coordinator's transaction.
+const NOT_OURS: &str =
+    "it is another coordinator's, and the one that was asked knows nothing of it: ask the other what became of it";
 
 fn meaning(state: State) -> &'static str {
     match state {

@@ -2,6 +2,9 @@
 //!
 //! May use: everything of the crate. Must not know: commands.
 
+mod directory;
+mod switch;
+
 use std::sync::Arc;
 
 use holdfast::Options;
@@ -20,6 +23,16 @@ pub struct Fault {
     pub part: String,
     /// In plain words, with what to do. Shows no secret.
     pub what: String,
+}
+
+/// What a check found of a part of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// The coordinator, or a resource manager by its name.
+    pub part: String,
+    /// How far it was looked at and is good, where that needs words; or what is wrong with it, with what to do. In plain
+    /// words that show no secret.
+    pub found: std::result::Result<String, Vec<String>>,
 }
 
 /// Opens the coordinator of a profile.
@@ -50,10 +63,15 @@ pub fn resource_managers(profile: &Profile) -> std::result::Result<Vec<Arc<dyn R
     if faults.is_empty() { Ok(managers) } else { Err(faults) }
 }
 
+const MISSING: &str = "`open` is missing, which says where it is, such as";
+
 fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Arc<dyn ResourceManager>>, String> {
     let name = manager.name.clone();
     Ok(match manager.kind {
         ResourceManagerKind::Postgres => {
+            if manager.open.expose().trim().is_empty() {
+                return Err(format!("{MISSING} `host=db user=bank`"));
+            }
             // The driver's error may quote the string: what looks like an unknown option may be the rest of a password.
             let config = manager.open.expose().parse().map_err(|_: tokio_postgres::Error| {
                 "`open` is no connection string of PostgreSQL that is understood here, such as `host=db user=bank \
@@ -67,6 +85,9 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
             })
         }
         ResourceManagerKind::MariaDb => {
+            if manager.open.expose().trim().is_empty() {
+                return Err(format!("{MISSING} mysql://user@host:port/database"));
+            }
             // The driver's error may quote the URL.
             let options = mysql_async::Opts::from_url(manager.open.expose())
                 .map_err(|_| "`open` is not of the form mysql://user@host:port/database".to_owned())?;
@@ -80,45 +101,42 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
     })
 }
 
-/// Opens everything that a profile names, and says what is wrong; empty when transactions can run. A coordinator in a
-/// directory is not opened, because that would end the transactions of a program that has it, but for that it may be made.
-pub async fn check(profile: &Profile) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    match &profile.coordinator {
-        CoordinatorPlace::Directory { directory, .. } => {
-            let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
-            if directory.exists() && !directory.is_dir() {
-                let what = format!("{} is a file, not the directory of a coordinator", directory.display());
-                faults.push(Fault { part: "coordinator".to_owned(), what });
-            } else if !directory.is_dir() && !parent.is_none_or(std::path::Path::is_dir) {
-                let what = format!("neither {} nor the folder above it exists", directory.display());
-                faults.push(Fault { part: "coordinator".to_owned(), what });
-            }
-        }
-        CoordinatorPlace::Servers(options) => {
-            if let Err(error) = Coordinator::connect(options.clone()).await {
-                faults.push(Fault { part: "coordinator".to_owned(), what: error.text });
-            }
-        }
-    }
+/// Opens everything that a profile names, and says what is wrong; transactions can run when nothing is. Not opened are a
+/// coordinator in a directory, because that would end the transactions of a program that has it, and switches of other
+/// vendors: of these is seen what can be seen from outside. Blocks while libraries of switches are loaded.
+pub async fn check(profile: &Profile) -> Vec<Checked> {
+    let mut all = vec![check_coordinator(&profile.coordinator).await];
     for manager in &profile.resource_managers {
-        let found = match of_profile(manager) {
-            Ok(Some(manager)) => manager.check().await,
-            Ok(None) => of_switch(manager),
-            Err(what) => vec![what],
+        let found = match (&manager.kind, of_profile(manager)) {
+            (ResourceManagerKind::Xa { library, symbol }, _) => {
+                switch::check(library, symbol).map_err(|what| vec![what])
+            }
+            (_, Ok(Some(manager))) => {
+                Some(manager.check().await).filter(|wrong| !wrong.is_empty()).map_or_else(good, Err)
+            }
+            (_, Ok(None)) => good(),
+            (_, Err(what)) => Err(vec![what]),
         };
-        faults.extend(found.into_iter().map(|what| Fault { part: manager.name.to_string(), what }));
+        all.push(Checked { part: manager.name.to_string(), found });
     }
-    faults
+    all
 }
 
-fn of_switch(manager: &ResourceManagerProfile) -> Vec<String> {
-    match &manager.kind {
-        ResourceManagerKind::Xa { library, .. } if library.is_absolute() && !library.exists() => {
-            vec![format!("there is no library {}", library.display())]
-        }
-        _ => Vec::new(),
-    }
+/// As [`check`], of a coordinator alone.
+pub async fn check_coordinator(place: &CoordinatorPlace) -> Checked {
+    let found = match place {
+        CoordinatorPlace::Directory { directory, .. } => directory::check(directory).map_err(|what| vec![what]),
+        CoordinatorPlace::Servers(options) => match Coordinator::connect(options.clone()).await {
+            Ok(_) => good(),
+            Err(error) => Err(vec![error.text]),
+        },
+    };
+    Checked { part: "coordinator".to_owned(), found }
+}
+
+/// Without reservations.
+fn good() -> std::result::Result<String, Vec<String>> {
+    Ok(String::new())
 }
 
 #[cfg(test)]
@@ -135,26 +153,6 @@ mod tests {
         faults.into_iter().map(|fault| fault.what).collect()
     }
 
-    /// A file was called a good directory, because the folder above it is there.
-    #[tokio::test]
-    async fn a_file_is_no_directory_of_a_coordinator() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "x").unwrap();
-        for (directory, wrong) in [
-            (folder.path().to_owned(), None),
-            (folder.path().join("new"), None),
-            (file.clone(), Some("is a file, not the directory of a coordinator")),
-            (file.join("below"), Some("nor the folder above it exists")),
-        ] {
-            let text = format!("[profiles.bank.coordinator]\ndirectory = \"{}\"\n", directory.display());
-            let faults = super::check(&Profile::of_text(&text, None, &|_| None).unwrap()).await;
-            let found = faults.first().map(|fault| fault.what.as_str());
-            assert_eq!(found.is_some(), wrong.is_some(), "{found:?}");
-            assert!(found.unwrap_or_default().contains(wrong.unwrap_or_default()), "{found:?}");
-        }
-    }
-
     /// The rest of a password that was not quoted was named as an option that is not known.
     #[test]
     fn a_string_that_the_driver_does_not_understand_is_not_shown() {
@@ -169,6 +167,7 @@ mod tests {
             let said = faults(open).concat();
             assert!(said.contains("no connection string") && !said.contains("words"), "{open}: {said}");
         }
+        assert!(faults(" ").concat().starts_with("`open` is missing"));
         for open in ["host=/none password='two words'", "postgres://user:two%20words@localhost/d"] {
             assert_eq!(faults(open), [""; 0]);
         }

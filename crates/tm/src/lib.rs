@@ -32,7 +32,7 @@ pub use administration::{Administration, BranchStatus, Forget, Page, Settling, S
 #[cfg(feature = "sql")]
 pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 #[cfg(feature = "sql")]
-pub use check::{Fault, check, open_coordinator, resource_managers};
+pub use check::{Checked, Fault, check, check_coordinator, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
 pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};

@@ -4,7 +4,7 @@
 //! default = "bank"                                # which profile, unless somebody says; not needed for a single one
 //!
 //! [profiles.bank]
-//! timeout_ms = 30000                              # until a transaction's decision; none unless said
+//! timeout_ms = 30000                              # until a transaction's decision, 1 at least; none unless said
 //!
 //! [profiles.bank.coordinator]                     # either in the process,
 //! directory = "/var/lib/bank/transactions"
@@ -57,7 +57,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use xa::BranchName;
 
-use crate::remote::{RemoteOptions, Tls};
+use crate::remote::{LEASE_MAX, LEASE_MIN, RemoteOptions, Tls, host_and_port};
 use crate::tls::{DatabaseTls, Identity};
 
 /// Names the file, before anything else does.
@@ -66,6 +66,9 @@ pub const PROFILE_VARIABLE: &str = "HOLDFAST_XA_PROFILE";
 pub const PROFILE_NAME_VARIABLE: &str = "HOLDFAST_XA_PROFILE_NAME";
 /// The file, unless somebody says.
 pub const PROFILE_FILE: &str = "/etc/holdfast/xa.toml";
+
+/// What a switch takes as a string: `MAXINFOSIZE` of the standard is 256, the zero at the end included.
+const INFO_BYTES_MAX: usize = 255;
 
 /// Why there is no profile, in plain words. Shows no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -180,10 +183,7 @@ impl Profile {
     /// # Errors
     /// As [`Profile::load`].
     pub fn of_file(file: &Path, name: Option<&str>) -> Result<Self, ProfileError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| ProfileError(format!("cannot read the profile {}: {error}", file.display())))?;
-        let secret = |variable: &str| std::env::var(variable).ok();
-        Self::of_text(&text, name, &secret).map_err(|error| ProfileError(format!("{}: {error}", file.display())))
+        read(file, name, whole)
     }
 
     /// A profile of a file's text. `environment` looks up what passwords refer to.
@@ -195,33 +195,87 @@ impl Profile {
         name: Option<&str>,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ProfileError> {
-        let mut file: File = toml::from_str(text).map_err(|error| {
-            // The library's own text quotes the line, and so a password that may stand there.
-            let line = error.span().map_or(0, |span| text.get(..span.start).unwrap_or_default().matches('\n').count());
-            ProfileError(format!("line {}: {}", line + 1, error.message()))
-        })?;
-        let name = match (name.map(str::to_owned).or(file.default), file.profiles.len()) {
-            (Some(name), _) => name,
-            (None, 1) => file.profiles.keys().next().cloned().unwrap_or_default(),
-            (None, _) => return Err(ProfileError("there is not just one profile: say which".to_owned())),
-        };
-        let Some(table) = file.profiles.remove(&name) else {
-            let known: Vec<&str> = file.profiles.keys().map(String::as_str).collect();
-            return Err(ProfileError(format!("there is no profile {name}, only: {}", known.join(", "))));
-        };
-        let wrong = |what: String| ProfileError(format!("profile {name}: {what}"));
-        let coordinator = table.coordinator.check(environment).map_err(wrong)?;
-        let mut resource_managers: Vec<ResourceManagerProfile> = Vec::new();
-        for manager in table.resource_managers {
-            let manager = manager.check(environment).map_err(wrong)?;
-            if resource_managers.iter().any(|known| known.name == manager.name) {
-                return Err(wrong(format!("two resource managers are called {}", manager.name)));
-            }
-            resource_managers.push(manager);
-        }
-        let timeout = table.timeout_ms.map(Duration::from_millis);
-        Ok(Self { name, coordinator, resource_managers, timeout })
+        let (name, table) = chosen(text, name)?;
+        whole(&name, table, environment)
     }
+}
+
+impl CoordinatorPlace {
+    /// The coordinator alone of a profile of this file. Passwords of resource managers are not looked for, and what these
+    /// are is not looked at: who asks the coordinator needs none of it.
+    ///
+    /// # Errors
+    /// As [`Profile::load`].
+    pub fn of_file(file: &Path, name: Option<&str>) -> Result<Self, ProfileError> {
+        read(file, name, coordinator)
+    }
+}
+
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn read<T>(
+    file: &Path,
+    name: Option<&str>,
+    make: fn(&str, Table, Environment<'_>) -> Result<T, ProfileError>,
+) -> Result<T, ProfileError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| ProfileError(format!("cannot read the profile {}: {error}", file.display())))?;
+    let secret = |variable: &str| std::env::var(variable).ok();
+    let made = chosen(&text, name).and_then(|(name, table)| make(&name, table, &secret));
+    made.map_err(|error| ProfileError(format!("{}: {error}", file.display())))
+}
+
+/// The profile that is meant, as it stands there.
+fn chosen(text: &str, name: Option<&str>) -> Result<(String, Table), ProfileError> {
+    let mut file: File = toml::from_str(text).map_err(|error| {
+        // The library's own text quotes the line, and so a password that may stand there.
+        let line = error.span().map_or(0, |span| text.get(..span.start).unwrap_or_default().matches('\n').count());
+        ProfileError(format!("line {}: {}", line + 1, error.message()))
+    })?;
+    let known = file.profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let name = match (name.map(str::to_owned).or(file.default), file.profiles.len()) {
+        (_, 0) => return Err(ProfileError("there is no profile in it, such as [profiles.bank]".to_owned())),
+        (Some(name), _) => name,
+        (None, 1) => known.clone(),
+        (None, _) => {
+            return Err(ProfileError(format!(
+                "there are several profiles, {known}, and no `default`: say which, with `default` in the file, \
+                 {PROFILE_NAME_VARIABLE}, `holdfast xa --name`, or `xa.profiles` of a server"
+            )));
+        }
+    };
+    match file.profiles.remove(&name) {
+        Some(table) => Ok((name, table)),
+        None => Err(ProfileError(format!("there is no profile {name}, only: {known}"))),
+    }
+}
+
+fn of_profile(name: &str) -> impl Fn(String) -> ProfileError {
+    move |what| ProfileError(format!("profile {name}: {what}"))
+}
+
+fn coordinator(name: &str, table: Table, environment: Environment<'_>) -> Result<CoordinatorPlace, ProfileError> {
+    table.coordinator.check(environment).map_err(of_profile(name))
+}
+
+fn whole(name: &str, table: Table, environment: Environment<'_>) -> Result<Profile, ProfileError> {
+    let wrong = of_profile(name);
+    let coordinator = table.coordinator.check(environment).map_err(&wrong)?;
+    let mut resource_managers: Vec<ResourceManagerProfile> = Vec::new();
+    for manager in table.resource_managers {
+        let manager = manager.check(environment).map_err(&wrong)?;
+        if resource_managers.iter().any(|known| known.name == manager.name) {
+            return Err(wrong(format!("two resource managers are called {}", manager.name)));
+        }
+        resource_managers.push(manager);
+    }
+    if table.timeout_ms == Some(0) {
+        let what = "`timeout_ms` is 1 at least: with 0 each transaction would be too late from its start. Without the key \
+                    there is no timeout";
+        return Err(wrong(what.to_owned()));
+    }
+    let timeout = table.timeout_ms.map(Duration::from_millis);
+    Ok(Profile { name: name.to_owned(), coordinator, resource_managers, timeout })
 }
 
 #[derive(Deserialize)]
@@ -283,8 +337,6 @@ enum Kind {
     Xa,
 }
 
-type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 /// A password that stands there or in the environment.
 fn password(
     here: Option<Secret>,
@@ -322,6 +374,10 @@ impl CoordinatorTable {
                     return Err("the durability of a server is the server's".to_owned());
                 }
                 let first = servers.first().ok_or("`servers` is empty")?;
+                servers
+                    .iter()
+                    .try_for_each(|server| host_and_port(server))
+                    .map_err(|error| format!("`servers`: {error}"))?;
                 let mut options = RemoteOptions::new(first);
                 options.tls = self.authorities.map(|authorities| Tls { authorities });
                 options.login = match (self.user, password) {
@@ -329,9 +385,19 @@ impl CoordinatorTable {
                     (Some(_), None) => return Err("a user needs a `password` or a `password_env`".to_owned()),
                     (None, None) => None,
                 };
-                let span = |ms: Option<u64>, usual| ms.map_or(usual, Duration::from_millis);
-                (options.lease, options.patience) =
-                    (span(self.lease_ms, options.lease), span(self.patience_ms, options.patience));
+                if let Some(lease) = self.lease_ms.map(Duration::from_millis) {
+                    if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+                        let (least, most) = (LEASE_MIN.as_millis(), LEASE_MAX.as_millis());
+                        return Err(format!("`lease_ms` is {least} to {most}, not {}", lease.as_millis()));
+                    }
+                    options.lease = lease;
+                }
+                if let Some(patience) = self.patience_ms.map(Duration::from_millis) {
+                    if patience.is_zero() {
+                        return Err("`patience_ms` is 1 at least, not 0".to_owned());
+                    }
+                    options.patience = patience;
+                }
                 options.servers = servers;
                 Ok(CoordinatorPlace::Servers(options))
             }
@@ -371,11 +437,21 @@ impl ManagerTable {
             }
             (None, None, _) => None,
         };
+        let has_open = self.open.is_some();
         let mut open = self.open.map(|open| open.0).unwrap_or_default();
         if let Some(password) = password(self.password, self.password_env.as_deref(), environment).map_err(wrong)? {
+            if !has_open && self.kind != Kind::Xa {
+                return Err(wrong("`open` is missing: a password alone says neither where nor who".to_owned()));
+            }
             open = with_password(&kind, &open, &password).map_err(wrong)?;
         }
         let close = self.close.unwrap_or(Secret(String::new()));
+        for (key, text) in [("open", &open), ("close", &close.0)] {
+            if self.kind == Kind::Xa && text.len() > INFO_BYTES_MAX {
+                let what = format!("`{key}` has {} bytes; a switch takes {INFO_BYTES_MAX} at most", text.len());
+                return Err(wrong(what));
+            }
+        }
         let (open, asks_read_only) = (Secret(open), self.asks_read_only);
         Ok(ResourceManagerProfile { name, kind, open, close, order: self.order, asks_read_only, tls })
     }

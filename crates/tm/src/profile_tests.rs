@@ -107,13 +107,29 @@ fn no_secret_is_shown() {
 fn what_makes_no_sense_is_said_with_its_place() {
     let coordinator = "[profiles.p.coordinator]\ndirectory = \"d\"\n";
     let manager = |lines: &str| format!("{coordinator}[[profiles.p.resource_managers]]\n{lines}");
+    let servers = |servers: &str, more: &str| format!("[profiles.p.coordinator]\nservers = {servers}\n{more}\n");
     let cases = [
         (WHOLE.replace("timeout_ms", "timeout"), "line 5: unknown field `timeout`"),
         ("default = 1".to_owned(), "line 1: invalid type"),
-        (WHOLE.replace("default = \"bank\"", ""), "there is not just one profile"),
+        (
+            WHOLE.replace("default = \"bank\"", ""),
+            "several profiles, bank, far, and no `default`: say which, with `default`",
+        ),
+        (String::new(), "there is no profile in it"),
+        ("default = \"bank\"".to_owned(), "there is no profile in it"),
         (WHOLE.replace("default = \"bank\"", "default = \"x\""), "there is no profile x, only: bank, far"),
         ("[profiles.p.coordinator]".to_owned(), "either a `directory` or `servers`"),
         ("[profiles.p.coordinator]\nservers = []".to_owned(), "`servers` is empty"),
+        (servers("[\"a:1\", \"127.0.0.1\"]", ""), "profile p: `servers`: \"127.0.0.1\" is not of the form HOST:PORT"),
+        (servers("[\":1\"]", ""), "is not of the form HOST:PORT"),
+        (servers("[\"a:0\"]", ""), "is not of the form HOST:PORT"),
+        (servers("[\"a:1\"]", "patience_ms = 0"), "profile p: `patience_ms` is 1 at least, not 0"),
+        (servers("[\"a:1\"]", "lease_ms = 999"), "profile p: `lease_ms` is 1000 to 600000, not 999"),
+        (servers("[\"a:1\"]", "lease_ms = 600001"), "`lease_ms` is 1000 to 600000, not 600001"),
+        // A transaction was too late as soon as it began.
+        (format!("[profiles.p]\ntimeout_ms = 0\n{coordinator}"), "profile p: `timeout_ms` is 1 at least"),
+        (manager("name = \"a\"\nkind = \"mariadb\"\npassword = \"y\""), "resource manager a: `open` is missing"),
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword = \"y\""), "resource manager a: `open` is missing"),
         ("[profiles.p.coordinator]\nservers = [\"a:1\"]\nuser = \"u\"".to_owned(), "a user needs a `password`"),
         (manager("name = \"a b\"\nkind = \"postgres\""), "cannot be called \"a b\""),
         (manager("name = \"a\"\nkind = \"oracle\""), "line 5: unknown variant `oracle`"),
@@ -151,4 +167,43 @@ fn what_makes_no_sense_is_said_with_its_place() {
         let is_shown = ["hidden", "271828"].iter().any(|secret| error.contains(secret));
         assert!(error.contains(expected) && !is_shown, "{error}\nfor {expected}");
     }
+}
+
+/// `MAXINFOSIZE` of the standard is 256 with the zero at the end. A switch that copies more writes beyond its array.
+#[test]
+fn a_switch_takes_strings_of_255_bytes_at_most() {
+    let with = |kind: &str, key: &str, length: usize| {
+        let text = "x".repeat(length);
+        read(
+            &format!(
+                "[profiles.p.coordinator]\ndirectory = \"d\"\n[[profiles.p.resource_managers]]\nname = \"a\"\n{kind}\n\
+                 {key} = \"{text}\"\n"
+            ),
+            None,
+        )
+    };
+    let switch = "kind = \"xa\"\nlibrary = \"l\"\nsymbol = \"s\"";
+    for key in ["open", "close"] {
+        assert!(with(switch, key, 255).is_ok());
+        let error = with(switch, key, 256).unwrap_err();
+        let wanted = format!("profile p: resource manager a: `{key}` has 256 bytes; a switch takes 255 at most");
+        assert_eq!(error, wanted);
+        assert!(with("kind = \"postgres\"", key, 256).is_ok());
+    }
+}
+
+/// `holdfast xa list` wanted the passwords of databases that it does not ask.
+#[test]
+fn a_coordinator_is_read_without_what_resource_managers_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("xa.toml");
+    let variable = "HOLDFAST_TEST_THAT_NOBODY_SETS";
+    std::fs::write(&file, WHOLE.replace("\"LEDGER\"", &format!("\"{variable}\""))).unwrap();
+    let place = CoordinatorPlace::of_file(&file, None).unwrap();
+    assert!(matches!(place, CoordinatorPlace::Directory { .. }), "{place:?}");
+    assert!(matches!(CoordinatorPlace::of_file(&file, Some("far")), Ok(CoordinatorPlace::Servers(_))));
+    let whole = Profile::of_file(&file, None).unwrap_err().to_string();
+    assert!(whole.contains(&format!("the environment has no {variable}")), "{whole}");
+    let error = CoordinatorPlace::of_file(&file, Some("near")).unwrap_err().to_string();
+    assert!(error.ends_with("xa.toml: there is no profile near, only: bank, far"), "{error}");
 }

@@ -102,12 +102,21 @@ impl Setting {
     }
 }
 
+/// What is wrong with which part of a profile.
+async fn faults(profile: &Profile) -> Vec<(String, String)> {
+    let wrong = |checked: tm::Checked| {
+        let (part, faults) = (checked.part, checked.found.err().unwrap_or_default());
+        faults.into_iter().map(move |what| (part.clone(), what))
+    };
+    tm::check(profile).await.into_iter().flat_map(wrong).collect()
+}
+
 /// What is said about each part of a profile, which is to be one thing about each resource manager.
 async fn said(profile: &Profile) -> [String; 2] {
-    let found = tm::check(profile).await;
-    let parts: Vec<&str> = found.iter().map(|fault| fault.part.as_str()).collect();
+    let found = faults(profile).await;
+    let parts: Vec<&str> = found.iter().map(|(part, _)| part.as_str()).collect();
     assert_eq!(parts, ["ledger", "shop"], "{found:?}");
-    [found[0].what.clone(), found[1].what.clone()]
+    [found[0].1.clone(), found[1].1.clone()]
 }
 
 async fn each_says(profile: &Profile, expected: &str) {
@@ -122,17 +131,14 @@ async fn databases_are_reached_by_tls_and_whatever_is_wrong_is_said() {
 
     setting.restart_with(None);
     make_user(&setting, "").await;
-    assert!(
-        tm::check(&setting.profile("127.0.0.1", "postgres", "")).await.len() == 1,
-        "there is no such user in MariaDB"
-    );
+    assert!(faults(&setting.profile("127.0.0.1", "postgres", "")).await.len() == 1, "there is no such user in MariaDB");
     each_says(&setting.profile("127.0.0.1", "bank", &setting.trusting("ca.pem")), "the server has no TLS").await;
 
     let good = setting.authority.sign(&["127.0.0.1"], "server", 2100);
     setting.restart_with(Some(&good));
     make_user(&setting, "REQUIRE X509").await;
     let profile = setting.profile("127.0.0.1", "bank", &setting.with_certificate());
-    assert_eq!(tm::check(&profile).await, []);
+    assert_eq!(faults(&profile).await, []);
     a_transaction_and_its_recovery(&setting, &profile).await;
     let stranger = setting.profile("127.0.0.1", "bank", &setting.trusting("stranger.pem"));
     each_says(&stranger, "signed by nobody who is trusted").await;
@@ -180,8 +186,8 @@ async fn a_socket_has_no_tls(setting: &Setting) {
         setting.postgres.port(),
         socket.display()
     );
-    let found = tm::check(&Profile::of_text(&text, None, &|_| None).unwrap()).await;
-    let of = |part: &str| found.iter().find(|fault| fault.part == part).map(|fault| fault.what.clone());
+    let found = faults(&Profile::of_text(&text, None, &|_| None).unwrap()).await;
+    let of = |part: &str| found.iter().find(|fault| fault.0 == part).map(|fault| fault.1.clone());
     assert!(of("shop").unwrap().contains("TLS needs a host that is reached over TCP"), "{found:?}");
     assert!(of("ledger").is_some(), "{found:?}");
 }

@@ -493,7 +493,7 @@ fn profiles_that_the_server_cannot_look_after_are_named_with_the_reason() {
         ("profiles_file = \"none.toml\"", "xa.profiles_file: cannot read the profile none.toml: No such file"),
         (
             "profiles_file = \"profiles.toml\"",
-            "xa.profiles_file: profiles.toml: there is not just one profile: say which",
+            "xa.profiles_file: profiles.toml: there are several profiles, bank, own, queues, shop, wrong, and no `default`: say which",
         ),
         ("profiles_file = \"profiles.toml\"\nprofiles = []", "xa.profiles: the list is empty"),
         ("profiles_file = \"profiles.toml\"\nprofiles = [\"bank\", \"bank\"]", "xa.profiles: bank is named twice"),

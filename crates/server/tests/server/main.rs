@@ -7,3 +7,4 @@ mod life;
 mod program;
 mod security;
 mod series;
+mod transactions;

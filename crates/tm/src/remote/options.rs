@@ -10,6 +10,10 @@ use super::pipe::Target;
 use crate::decisions::{Error, ErrorKind, Result};
 use crate::tls::client_config;
 
+/// What a lease may be: a shorter one would end while a program is merely busy, a longer one is refused by servers.
+pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
+pub(crate) const LEASE_MAX: Duration = Duration::from_secs(600);
+
 /// What servers accept.
 const SHARED_WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -60,14 +64,27 @@ impl RemoteOptions {
         if self.servers.is_empty() {
             return Err(invalid("no server of a coordinator is named".to_owned()));
         }
-        if self.lease < Duration::from_secs(1) {
+        self.servers.iter().try_for_each(|server| host_and_port(server)).map_err(invalid)?;
+        if self.lease < LEASE_MIN {
             return Err(invalid("a lease lasts a second at least".to_owned()));
+        }
+        if self.patience.is_zero() {
+            return Err(invalid("a patience of nothing at all reaches no coordinator".to_owned()));
         }
         if self.shared_wait > SHARED_WAIT_MAX {
             return Err(invalid(format!("a commit waits for other programs for {SHARED_WAIT_MAX:?} at the most")));
         }
         let tls = self.tls.as_ref().map(|tls| client_config(&tls.authorities, None)).transpose().map_err(invalid)?;
         Ok(Target { servers: self.servers.clone(), tls, login: self.login.clone(), patience: self.patience })
+    }
+}
+
+/// Whether a server's place has the form that connecting needs; whether there is such a host is another question.
+pub(crate) fn host_and_port(server: &str) -> std::result::Result<(), String> {
+    let parts = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match parts.and_then(|(_, port)| port.parse::<u16>().ok()) {
+        Some(port) if port > 0 => Ok(()),
+        _ => Err(format!("{server:?} is not of the form HOST:PORT, such as 127.0.0.1:7411 or [::1]:7411")),
     }
 }
 
