@@ -18,9 +18,10 @@ pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {
     match id {
         ValueRef::I64(_) | ValueRef::U64(_) | ValueRef::String(_) | ValueRef::Bytes(_) => Ok(()),
         other => {
+            // Lists and maps are no scalars, and come as null.
+            let kind = if other == ValueRef::Null { "null, a list or a map" } else { other.kind() };
             let text = format!(
-                "{field} is {}: it decides where an entry lies, and has to be a string, an integer or bytes",
-                other.kind()
+                "{field} is {kind}: it decides where an entry lies, and has to be a string, an integer or bytes"
             );
             Err(Error::new(ErrorKind::Invalid, text))
         }
@@ -59,7 +60,7 @@ fn at<'a>(inner: &'a Inner, definition: &Definition, value: Option<ValueRef<'_>>
     let hash = match value {
         None => base::hash64(definition.name.as_bytes()),
         Some(value) => {
-            check_id("the routing value", value)?;
+            check_id(if definition.routed_by().is_some() { "the routing value" } else { "the id" }, value)?;
             value_hash(value)
         }
     };

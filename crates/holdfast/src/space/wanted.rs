@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ::space::{Definition, Document, Filter, MapRef, Projection, Query, Value};
 
 use super::memory::Held;
+use super::route::is_single;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -184,13 +185,10 @@ impl Wanted {
     /// As [`Wanted::matches`], for an entry that matches the filter.
     pub(crate) fn names(&self, definition: &Definition, fields: MapRef<'_>) -> bool {
         let has_id = self.id.as_ref().is_none_or(|id| fields.get(&definition.id) == Some(id.scalar()));
-        // Entries with other routing may lie in the same partition. That of a type without a routing is the id.
-        let has_routing = self.routing.as_ref().is_none_or(|routing| {
-            let own = match definition.routed_by() {
-                Some(path) => Some(path.first(fields)),
-                None => fields.get(&definition.id),
-            };
-            own == Some(routing.scalar())
+        // Entries with other routing may lie in the same partition. That of a type without a routing is the id, unless all lie together.
+        let has_routing = self.routing.as_ref().is_none_or(|routing| match definition.routed_by() {
+            Some(path) => path.first(fields) == routing.scalar(),
+            None => is_single(definition) || fields.get(&definition.id) == Some(routing.scalar()),
         });
         let is_excepted = || !self.except.is_empty() && self.except.contains(&definition.entry_key(fields));
         has_id && has_routing && !is_excepted()
