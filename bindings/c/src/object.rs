@@ -274,19 +274,23 @@ impl TxObject {
             well = can && !refused;
         }
         if !well {
-            self.rollback_voted();
-            return TX_ROLLBACK;
+            return self.rollback_voted();
         }
         self.leave(Phase::Voted);
         TX_OK
     }
 
     /// Rolls back what is prepared or ended here, and has the coordinator never commit.
-    fn rollback_voted(&mut self) {
+    fn rollback_voted(&mut self) -> c_int {
         let resources = self.resources();
         let means = self.means(&resources);
-        Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
+        let outcome = Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
         self.leave(Phase::Over);
+        match outcome {
+            Some(Outcome::Mixed) => TX_MIXED,
+            Some(Outcome::Hazard) => TX_HAZARD,
+            _ => TX_ROLLBACK,
+        }
     }
 
     /// Ends the branches' work; whether all ended well.

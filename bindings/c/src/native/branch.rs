@@ -4,8 +4,8 @@
 //!              ▲  ▼        └── in one phase ─────▲
 //!            suspended
 //!
-//! A branch whose session has no transaction any more when it ends is *lost*: the program ended the transaction itself, and
-//! nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
+//! A branch whose session has no transaction any more when it ends, or another one, is *lost*: the program ended the
+//! transaction itself, and nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
 //!
 //! A branch that may be asked, and says that it changed nothing, ends when it is to be prepared, and has no second phase.
 //!
@@ -93,6 +93,8 @@ impl<S: Session> BranchConnection<S> {
             Verb::Rollback => match phase {
                 None if self.is_working() => XAER_PROTO,
                 None | Some(Phase::Prepared) => self.step(Step::RollbackPrepared, xid, flags),
+                // Of one in which a statement failed nothing can be asked.
+                Some(Phase::Ended) if self.session.standing() == Standing::Failed => self.step(Step::Clear, xid, flags),
                 Some(Phase::Ended) => self.step(Step::RollbackActive, xid, flags),
                 // A positive answer to an asynchronous call would be a handle.
                 Some(Phase::Lost) if flags & TMASYNC != 0 => XAER_ASYNC,
@@ -203,21 +205,26 @@ impl<S: Session> BranchConnection<S> {
             last_error::set(format!("{step:?} of {xid}: {failure}"));
         }
         let code = S::Dialect::judge(step, answer);
+        if S::Dialect::is_missed(answer) {
+            last_error::set(format!(
+                "{xid}: the program ended the transaction itself; another that was open is rolled back"
+            ));
+            self.clear_open(&xid);
+            self.current = Some((xid, Phase::Lost));
+            return if step == Step::RollbackActive { XA_HEURHAZ } else { code };
+        }
         match step {
             Step::Start if code == XA_OK => self.current = Some((xid, Phase::Active)),
-            Step::Start => {}
+            // What begins a branch may fail when the transaction has begun.
+            Step::Start => self.clear_open(&xid),
             // A branch that did not end well is rolled back as one that did.
             Step::End => self.current = Some((xid, Phase::Ended)),
             Step::Prepare if code == XA_OK => self.current = Some((xid, Phase::Prepared)),
             Step::Prepare if code == XAER_RMFAIL => {}
             Step::Prepare | Step::CommitOnePhase if code != XA_OK => {
                 self.current = None;
-                // XA says that the branch is gone. Where it only can be rolled back now, it is; that there is none is good.
-                if self.session.standing() != Standing::Idle
-                    && let Some(statement) = S::Dialect::statement(Step::RollbackActive, &xid)
-                {
-                    drop(self.ask(&statement));
-                }
+                // XA says that the branch is gone. Where the client is not told, that there is none is good.
+                if self.session.standing() == Standing::Untold { self.clear(&xid) } else { self.clear_open(&xid) }
             }
             Step::CommitPrepared | Step::RollbackPrepared => {
                 if code == XAER_NOTA
@@ -228,7 +235,11 @@ impl<S: Session> BranchConnection<S> {
                 }
                 self.current = None;
             }
-            _ => self.current = None,
+            // Nothing is open but where a question that went with the statement was refused.
+            _ => {
+                self.clear_open(&xid);
+                self.current = None;
+            }
         }
         code
     }
@@ -237,6 +248,20 @@ impl<S: Session> BranchConnection<S> {
     fn changed_nothing(&mut self) -> bool {
         let reply = S::Dialect::ASK.map(|question| self.ask(question));
         reply.is_some_and(|reply| reply.is_ok_and(|reply| S::Dialect::changed_nothing(&reply)))
+    }
+
+    /// Rolls back what is open, where anything is.
+    fn clear_open(&mut self, xid: &Xid) {
+        if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            self.clear(xid);
+        }
+    }
+
+    /// Rolls back what can only be rolled back now.
+    fn clear(&mut self, xid: &Xid) {
+        if let Some(statement) = S::Dialect::statement(Step::Clear, xid) {
+            drop(self.ask(&statement));
+        }
     }
 
     /// Looks whether the database does not know a prepared branch indeed. What does not answer may know it.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use tm::{BranchName, CoordinatorId, OwnerId, TransactionId, XaCode};
+use tm::{BranchName, CoordinatorId, OwnerId, PostgresMark, TransactionId, XaCode};
 
 use super::*;
-use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT};
+use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT, XAER_RMERR};
 use crate::native::mariadb::MariaDb;
 use crate::native::postgres::Postgres;
 
@@ -59,6 +59,11 @@ fn refused(state: &str, number: u32) -> Result<Reply, Failure> {
     Err(Failure::Refused { state: state.to_owned(), number, text: "no".to_owned() })
 }
 
+/// How the statement begins that does this to a branch which is looked for first.
+fn checked(statement: &str) -> &'static str {
+    PostgresMark(&xid().to_xid().unwrap()).checked(statement).leak()
+}
+
 fn lost() -> Result<Reply, Failure> {
     Err(Failure::Lost("gone".to_owned()))
 }
@@ -92,6 +97,7 @@ fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
     for (verb, flags, statement) in
         [(Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION"), (Verb::Commit, TMONEPHASE, "COMMIT")]
     {
+        let statement = checked(statement);
         let cancelled = |standing| (statement, refused("57014", 0), standing);
         let rollback = ("ROLLBACK", done(), Standing::Idle);
         let mut left = connection([begin(), cancelled(Standing::Failed), rollback, begin()], Standing::Idle);
@@ -104,4 +110,42 @@ fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
             assert!(connection.session.script.is_empty());
         }
     }
+}
+
+/// What was open was committed, and the branch's own work had been rolled back long before, or committed alone.
+#[test]
+fn a_transaction_that_is_not_the_branchs_is_neither_prepared_nor_committed() {
+    let text =
+        "invalid input: the branch is not open any more, and another transaction may be: the program ended it itself";
+    let other = || Err(Failure::Refused { state: "22P02".to_owned(), number: 0, text: text.to_owned() });
+    for (verb, flags, statement, answer) in [
+        (Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION", XAER_PROTO),
+        (Verb::Commit, TMONEPHASE, "COMMIT", XAER_PROTO),
+        (Verb::Rollback, TMNOFLAGS, "ROLLBACK", XA_HEURHAZ),
+    ] {
+        let script = [
+            ("BEGIN; SET LOCAL", done(), Standing::Open),
+            (checked(statement), other(), Standing::Failed),
+            ("ROLLBACK", done(), Standing::Idle),
+            ("BEGIN; SET LOCAL", done(), Standing::Open),
+        ];
+        let mut connection = connection::<Postgres, 4>(script, Standing::Idle);
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(verb, &xid(), flags), answer);
+        assert!(last_error::text().contains("ended the transaction itself"), "{}", last_error::text());
+        assert_eq!(connection.call(Verb::Rollback, &xid(), TMNOFLAGS), XA_HEURHAZ);
+        assert_eq!(connection.call(Verb::Forget, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert!(connection.session.script.is_empty());
+    }
+}
+
+/// A statement of two parts fails as a whole, and what began the transaction had been done.
+#[test]
+fn a_branch_that_does_not_begin_leaves_no_transaction_in_the_session() {
+    let script = [("BEGIN; SET LOCAL", refused("57014", 0), Standing::Failed), ("ROLLBACK", done(), Standing::Idle)];
+    let mut connection = connection::<Postgres, 2>(script, Standing::Idle);
+    assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XAER_RMERR);
+    assert!(connection.session.script.is_empty());
 }

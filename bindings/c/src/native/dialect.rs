@@ -18,6 +18,8 @@ pub(crate) enum Step {
     CommitPrepared,
     RollbackActive,
     RollbackPrepared,
+    /// Rolls back what is open in the session, whatever it is.
+    Clear,
 }
 
 pub(crate) trait Dialect {
@@ -26,6 +28,9 @@ pub(crate) trait Dialect {
 
     /// The XA code of an answer.
     fn judge(step: Step, answer: &Result<Reply, Failure>) -> c_int;
+
+    /// Whether an answer says that what is open in the session is not the branch: the program ended that itself.
+    fn is_missed(answer: &Result<Reply, Failure>) -> bool;
 
     /// The XA code of ending a branch whose session stands so.
     fn judge_end(standing: Standing) -> c_int;

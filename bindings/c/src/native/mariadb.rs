@@ -29,7 +29,7 @@ impl Dialect for MariaDb {
             Step::Prepare => format!("XA PREPARE {name}"),
             Step::CommitOnePhase => format!("XA COMMIT {name} ONE PHASE"),
             Step::CommitPrepared => format!("XA COMMIT {name}"),
-            Step::RollbackActive | Step::RollbackPrepared => format!("XA ROLLBACK {name}"),
+            Step::RollbackActive | Step::RollbackPrepared | Step::Clear => format!("XA ROLLBACK {name}"),
         })
     }
 
@@ -57,6 +57,11 @@ impl Dialect for MariaDb {
             _ if matches!(step, Step::Start | Step::End) => XAER_RMERR,
             _ => XA_RBOTHER,
         }
+    }
+
+    /// MariaDB lets nobody end a branch by other statements.
+    fn is_missed(_: &Result<Reply, Failure>) -> bool {
+        false
     }
 
     fn judge_end(_: Standing) -> c_int {

@@ -296,6 +296,67 @@ fn branches_that_changed_nothing_drop_out_when_they_may_be_asked() {
     assert_eq!(databases.counts("t"), ["2", "6", "0", "nothing"]);
 }
 
+/// `ROLLBACK; BEGIN` looked like the branch still: the new transaction was prepared under its name, and `TX_OK` answered.
+#[test]
+fn a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch() {
+    let databases = databases("t");
+    let (plain, mut asking) = (databases.stage(""), Stage::new());
+    asking.add_coordinator("default");
+    let kind = "kind = \"postgres\"\nasks_read_only = true";
+    asking.add_resource_manager("default", "pg", kind, &databases.postgres.conninfo());
+    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
+    asking.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let (mut row, mut committed) = (0, 0);
+    for (ending, end, expected) in [
+        ("ROLLBACK; BEGIN", "commit", "TX_HAZARD"),
+        ("COMMIT; BEGIN", "commit", "TX_HAZARD"),
+        ("ROLLBACK AND CHAIN", "commit", "TX_HAZARD"),
+        ("COMMIT AND CHAIN", "commit", "TX_HAZARD"),
+        ("ROLLBACK", "commit", "TX_HAZARD"),
+        ("COMMIT; BEGIN", "rollback", "TX_HAZARD"),
+        // What is the branch's still.
+        ("SAVEPOINT s; DELETE FROM t; ROLLBACK TO s", "commit", "TX_OK"),
+        ("SAVEPOINT s; RESET ALL; ROLLBACK TO s; RELEASE s", "commit", "TX_OK"),
+    ] {
+        for (stage, manager) in [(&plain, "tm"), (&asking, "tm-asking")] {
+            row += 1;
+            let (first, second) = (format!("INSERT INTO t VALUES ({row})"), format!("INSERT INTO t VALUES (-{row})"));
+            let statements = [first, ending.to_owned()];
+            let pg = statements.each_ref().map(|statement| format!("pg={statement}"));
+            let words = ["open", "begin", &pg[0], &pg[1], &format!("ma={second}"), end, "error", "begin", "commit"];
+            let answers = databases.play(stage, &words);
+            let answers = values(&answers);
+            assert_eq!((answers[5], &answers[7..]), (expected, &["TX_OK", "TX_OK"][..]), "{ending}: {answers:?}");
+            let is_told = answers[6].contains("the program ended the transaction itself");
+            assert_eq!(is_told, expected == "TX_HAZARD", "{answers:?}");
+
+            row += 1;
+            let (first, second) = (format!("INSERT INTO t VALUES ({row})"), format!("INSERT INTO t VALUES (-{row})"));
+            let own = [first, ending.to_owned()].map(|statement| format!("own-pg={statement}"));
+            let (of_maria, end) = (format!("own-ma={second}"), format!("tx-{end}"));
+            let words = [manager, "tx-begin", &own[0], &own[1], &of_maria, &end, "tx-free", "tx-begin", "tx-commit"];
+            let answers = databases.play(&plain, &words);
+            let answers = values(&answers);
+            assert_eq!((answers[5], &answers[7..]), (expected, &["TX_OK", "TX_OK"][..]), "{ending}: {answers:?}");
+            if expected == "TX_OK" {
+                committed += 2;
+            }
+            let counts = databases.counts("t");
+            assert_eq!((&counts[1], &counts[2..]), (&committed.to_string(), &["0", "nothing"].map(str::to_owned)[..]));
+        }
+    }
+    // One branch alone, and one that is voted for.
+    let mut alone = Stage::new();
+    alone.add_coordinator("default");
+    alone.add_resource_manager("default", "pg", "kind = \"postgres\"", &databases.postgres.conninfo());
+    let words = ["open", "begin", "pg=ROLLBACK", "pg=BEGIN", "pg=INSERT INTO t VALUES (1000)", "commit"];
+    assert_eq!(values(&databases.play(&alone, &words))[5], "TX_HAZARD");
+    let words = ["tm", "tx-shared", "own-pg=ROLLBACK; BEGIN", "own-pg=INSERT INTO t VALUES (1000)", "tx-suspend"];
+    assert_eq!(values(&databases.play(&plain, &words))[4], "TX_HAZARD");
+    let found = ["tm", "own-pg=SELECT count(*) FROM t WHERE id = 1000"];
+    assert_eq!(values(&databases.play(&plain, &found))[1], "0");
+}
+
 #[test]
 fn a_transaction_goes_from_one_program_to_the_next() {
     let databases = databases("t");
