@@ -33,6 +33,12 @@ pub(crate) trait Session {
 
     /// What the server says of the session's transaction; a client that is not told knows only of branches.
     fn standing(&self) -> Standing;
+
+    /// Closes the connection and opens it again, in place: pointers to it stay good. `None` where it is the program's, or the
+    /// client cannot.
+    fn reopen(&mut self) -> Option<Result<(), Failure>> {
+        None
+    }
 }
 
 /// A good answer.

@@ -9,6 +9,9 @@
 //!
 //! A branch that may be asked, and says that it changed nothing, ends when it is to be prepared, and has no second phase.
 //!
+//! MariaDB binds a prepared branch to its session. One that was left behind in doubt is left there: a connection of ours is opened
+//! anew for the next, and recovery finds the branch.
+//!
 //! Prepared branches of earlier connections are committed and rolled back by their names.
 //!
 //! May use: `dialect`, `abi`. Must not know: which database it is.
@@ -21,7 +24,7 @@ use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
 use crate::abi::{
     TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_HEURHAZ, XA_NOMIGRATE, XA_OK, XA_RDONLY,
-    XAER_ASYNC, XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
+    XAER_ASYNC, XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMERR, XAER_RMFAIL, XidData,
 };
 use crate::last_error;
 use crate::resource::Verb;
@@ -151,10 +154,33 @@ impl<S: Session> BranchConnection<S> {
                 phase => misplaced(phase),
             };
         }
-        if self.is_working() {
-            return XAER_PROTO;
+        match &self.current {
+            Some((other, Phase::Suspended)) => {
+                last_error::set(format!(
+                    "a connection is in one transaction at a time, and this one is in {other}, which is suspended: it has to \
+                     be resumed and ended first"
+                ));
+                return XAER_RMERR;
+            }
+            Some(_) if self.is_working() => return XAER_PROTO,
+            Some((left, Phase::Prepared)) if S::Dialect::BINDS_PREPARED => match self.session.reopen() {
+                Some(Ok(())) => self.current = None,
+                Some(Err(failure)) => {
+                    last_error::set(format!("cannot leave {left}, which is prepared: {failure}"));
+                    return XAER_RMFAIL;
+                }
+                None => {
+                    last_error::set(format!(
+                        "the connection has {left} prepared, and begins nothing else until that is decided: call \
+                         holdfast_tm_recover, or use another connection"
+                    ));
+                    return XAER_RMERR;
+                }
+            },
+            _ => {}
         }
         if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            last_error::set("the connection has a transaction open that the program began itself".to_owned());
             return XAER_OUTSIDE;
         }
         self.step(Step::Start, xid, flags)

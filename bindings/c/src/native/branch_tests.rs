@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use tm::{BranchName, CoordinatorId, OwnerId, PostgresMark, TransactionId, XaCode};
 
 use super::*;
-use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT, XAER_RMERR};
+use crate::abi::{TMNOFLAGS, TMSUCCESS, XA_RBTIMEOUT};
 use crate::native::mariadb::MariaDb;
 use crate::native::postgres::Postgres;
 
@@ -17,6 +17,8 @@ struct Scripted<D> {
     script: VecDeque<Line>,
     sent: Option<String>,
     standing: Standing,
+    /// Whether the connection is not the program's.
+    is_ours: bool,
     dialect: PhantomData<D>,
 }
 
@@ -39,16 +41,29 @@ impl<D: Dialect> Session for Scripted<D> {
     fn standing(&self) -> Standing {
         self.standing
     }
+
+    fn reopen(&mut self) -> Option<Result<(), Failure>> {
+        self.is_ours.then_some(Ok(()))
+    }
 }
 
 fn xid() -> XidData {
+    xid_of(3)
+}
+
+fn other_xid() -> XidData {
+    xid_of(4)
+}
+
+fn xid_of(sequence: u64) -> XidData {
     let id =
-        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence: 3, deadline_ms: 0, shared: false };
+        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence, deadline_ms: 0, shared: false };
     XidData::of_branch(id, &BranchName::new("database").unwrap())
 }
 
 fn connection<D: Dialect, const N: usize>(script: [Line; N], standing: Standing) -> BranchConnection<Scripted<D>> {
-    BranchConnection::new(Scripted { script: script.into(), sent: None, standing, dialect: PhantomData })
+    let script = script.into();
+    BranchConnection::new(Scripted { script, sent: None, standing, is_ours: true, dialect: PhantomData })
 }
 
 fn done() -> Result<Reply, Failure> {
@@ -148,4 +163,32 @@ fn a_branch_that_does_not_begin_leaves_no_transaction_in_the_session() {
     let mut connection = connection::<Postgres, 2>(script, Standing::Idle);
     assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XAER_RMERR);
     assert!(connection.session.script.is_empty());
+}
+
+/// The code was that of an error for ever, and one said later that it had passed: MariaDB binds a prepared branch to its
+/// connection, whatever the coordinator does.
+#[test]
+fn a_branch_left_in_doubt_does_not_keep_the_next_from_beginning() {
+    for (is_ours, answer) in [(true, XA_OK), (false, XAER_RMERR)] {
+        let step = |statement| (statement, done(), Standing::Untold);
+        let script = [step("XA START"), step("XA END"), step("XA PREPARE"), step("XA START")];
+        let mut connection = connection::<MariaDb, 4>(script, Standing::Untold);
+        connection.session.is_ours = is_ours;
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMSUCCESS), XA_OK);
+        assert_eq!(connection.call(Verb::Prepare, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::Start, &other_xid(), TMNOFLAGS), answer);
+        let is_told = last_error::text().contains("holdfast_tm_recover, or use another connection");
+        assert!(is_ours || is_told, "{}", last_error::text());
+    }
+}
+
+#[test]
+fn a_connection_whose_transaction_is_suspended_begins_no_other() {
+    let mut connection = connection::<Postgres, 1>([("BEGIN", done(), Standing::Open)], Standing::Idle);
+    assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+    assert_eq!(connection.call(Verb::End, &xid(), TMSUSPEND), XA_OK);
+    assert_eq!(connection.call(Verb::Start, &other_xid(), TMNOFLAGS), XAER_RMERR);
+    assert!(last_error::text().contains("which is suspended: it has to be resumed"), "{}", last_error::text());
+    assert_eq!(connection.call(Verb::Start, &xid(), TMRESUME), XA_OK);
 }

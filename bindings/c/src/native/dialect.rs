@@ -41,6 +41,9 @@ pub(crate) trait Dialect {
     /// Whether such an answer says that it did not.
     fn changed_nothing(reply: &Reply) -> bool;
 
+    /// Whether a session that prepared a branch begins no other until that one is decided.
+    const BINDS_PREPARED: bool;
+
     /// The statement that lists what is prepared.
     const LIST: &'static str;
 

@@ -75,6 +75,8 @@ impl Dialect for MariaDb {
         false
     }
 
+    const BINDS_PREPARED: bool = true;
+
     const LIST: &'static str = "XA RECOVER";
 
     fn listed(reply: &Reply) -> Vec<Xid> {

@@ -69,6 +69,8 @@ impl Dialect for Postgres {
         reply.rows.first().and_then(|row| row.first()).is_some_and(|answer| answer == b"t")
     }
 
+    const BINDS_PREPARED: bool = false;
+
     const LIST: &'static str = "SELECT gid FROM pg_prepared_xacts \
         WHERE database = current_database() AND gid LIKE 'hfxa1.%' ORDER BY prepared";
 

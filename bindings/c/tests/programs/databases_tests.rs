@@ -357,6 +357,59 @@ fn a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch() {
     assert_eq!(values(&databases.play(&plain, &found))[1], "0");
 }
 
+/// `TX_FAIL`, which says that the program cannot go on, for as long as the thread had its connection to MariaDB.
+#[test]
+fn a_transaction_left_in_doubt_does_not_keep_the_next_from_beginning() {
+    let databases = databases("t");
+    let mut stage = Stage::new();
+    stage.add_coordinator("default");
+    stage.add_line("patience_ms = 300");
+    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
+    stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &databases.postgres.conninfo());
+    stage.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second, third) = (work(1), work(2), work(3));
+    let words = [
+        "open", "begin", &first[0], &first[1], "wait", "commit", "begin", &second[0], &second[1], "rollback", "wait",
+        "begin", &third[0], &third[1], "commit", "recover", "recover",
+    ];
+    let mut player = Player::start(&databases, &stage, "", &words);
+    player.skip(4);
+    stage.coordinator.hang_up(true);
+    player.go_on();
+    let answers: Vec<String> = (0..5).map(|_| player.next()).collect();
+    assert_eq!(answers[0], "TX_HAZARD");
+    assert_eq!(answers[1..], ["TX_OK", "done", "done", "TX_OK"]);
+    stage.coordinator.hang_up(false);
+    player.go_on();
+    let answers: Vec<String> = (0..5).map(|_| player.next()).collect();
+    assert_eq!(answers[..4], ["TX_OK", "done", "done", "TX_OK"]);
+    assert_eq!(player.next(), "committed=0,rolled-back=0,left=0", "{answers:?}");
+    player.end();
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+
+    // On a connection of the program's own it is the program that does something about it.
+    let words = ["tm", "tx-shared", "own-ma=INSERT INTO t VALUES (5)", "tx-suspend", "tx-free", "tx-begin", "error"];
+    let answers = databases.play(&stage, &words);
+    assert_eq!(values(&answers)[5], "TX_ERROR", "{answers:?}");
+    assert!(answers[6].contains("call holdfast_tm_recover, or use another connection"), "{answers:?}");
+}
+
+/// It was `TX_FAIL`, which says that the program cannot go on.
+#[test]
+fn a_thread_whose_connections_are_in_a_suspended_transaction_begins_no_other() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    let mut player =
+        Player::start(&databases, &stage, "", &["open", "begin", "suspend", "begin", "error", "wait", "close"]);
+    player.skip(3);
+    assert_eq!(player.next(), "TX_ERROR");
+    let why = player.next();
+    assert!(why.contains("`pg`") && why.contains("which is suspended"), "{why}");
+    player.go_on();
+    player.end();
+}
+
 #[test]
 fn a_transaction_goes_from_one_program_to_the_next() {
     let databases = databases("t");
