@@ -24,8 +24,10 @@ extern "C" {
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2
 
-/* Why the last call of this thread failed. Good until it is asked for again
- * after another one has failed. */
+/* Why the last call of this thread that failed did so: every one has a reason of
+ * its own. A call that goes well clears nothing, but may note what it met on its
+ * way, such as a branch that recovery cannot settle. The text is good until it
+ * is asked for again after another one was noted. */
 extern const char *holdfast_last_error(void);
 
 /*

@@ -101,7 +101,10 @@ impl<S: Session> BranchConnection<S> {
                 Some(Phase::Ended) => self.step(Step::RollbackActive, xid, flags),
                 // A positive answer to an asynchronous call would be a handle.
                 Some(Phase::Lost) if flags & TMASYNC != 0 => XAER_ASYNC,
-                Some(Phase::Lost) => XA_HEURHAZ,
+                Some(Phase::Lost) => {
+                    let why = "the program ended the transaction itself, and whether it is committed is not known";
+                    last_error::refuse(XA_HEURHAZ, why)
+                }
                 phase => misplaced(phase),
             },
             Verb::Forget if phase == Some(Phase::Lost) => {
@@ -228,7 +231,7 @@ impl<S: Session> BranchConnection<S> {
     /// The code of a step's answer, and the branch's next phase.
     fn finish(&mut self, step: Step, xid: Xid, answer: &Result<Reply, Failure>) -> c_int {
         if let Err(failure) = answer {
-            last_error::set(format!("{step:?} of {xid}: {failure}"));
+            last_error::set(format!("{} of {xid}: {failure}", step.words()));
         }
         let code = S::Dialect::judge(step, answer);
         if S::Dialect::is_missed(answer) {

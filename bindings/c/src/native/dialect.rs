@@ -22,6 +22,21 @@ pub(crate) enum Step {
     Clear,
 }
 
+impl Step {
+    /// What is done, for people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Start => "beginning",
+            Self::End => "ending",
+            Self::Prepare => "preparing",
+            Self::CommitOnePhase => "committing",
+            Self::CommitPrepared => "committing what is prepared",
+            Self::RollbackActive | Self::Clear => "rolling back",
+            Self::RollbackPrepared => "rolling back what is prepared",
+        }
+    }
+}
+
 pub(crate) trait Dialect {
     /// The statement of a step; `None` where the database has none, and the step is done without.
     fn statement(step: Step, xid: &Xid) -> Option<String>;
