@@ -41,6 +41,7 @@ async fn real_databases_take_part_in_transactions() {
     a_transaction_that_is_dropped_leaves_its_connections_usable(&setting).await;
     a_deadlock_rolls_one_back(&setting).await;
     a_branch_whose_connection_is_open_is_not_believed_to_be_gone(&setting).await;
+    a_prepared_branch_that_changed_nothing_is_no_loss(&setting).await;
     prepared_branches_survive_a_restart_of_their_database(&mut setting).await;
     neighbours_are_left_alone(&setting).await;
     branches_that_changed_nothing_drop_out_when_they_may_be_asked(&setting).await;
@@ -277,6 +278,39 @@ async fn a_branch_whose_connection_is_open_is_not_believed_to_be_gone(setting: &
     let code = tokio::time::timeout(Duration::from_secs(30), committed).await.unwrap();
     assert_eq!((code, manager.commit(&xid).await.code), (XaCode::Ok, XaCode::NotKnown));
     clients.mariadb.lock().await.query_drop("DELETE FROM bank.transfers WHERE id = 'slow'").await.unwrap();
+}
+
+/// When its connection ended MariaDB let it go; the commit was refused as of one that was rolled back, which was recorded as a
+/// heuristic rollback, and people were told to compare data.
+async fn a_prepared_branch_that_changed_nothing_is_no_loss(setting: &Setting) {
+    let manager = &setting.reach.managers()[1];
+    for (statement, end) in [
+        ("SELECT 1", XaCode::ReadOnly),
+        ("SELECT * FROM bank.accounts WHERE id = 1 FOR UPDATE", XaCode::ReadOnly),
+        ("UPDATE bank.accounts SET money = money WHERE id = 1", XaCode::ReadOnly),
+        ("UPDATE bank.accounts SET money = money + 0 WHERE id = 1", XaCode::ReadOnly),
+        ("INSERT INTO bank.transfers VALUES ('kept by recovery')", XaCode::Ok),
+    ] {
+        let clients = setting.reach.connect().await.unwrap();
+        let transaction = setting.coordinator.begin(Begin::default()).unwrap();
+        let xid = transaction.xid("mariadb").unwrap();
+        let mut branch = MysqlBranch::start(&clients.mariadb, &xid).await.unwrap();
+        clients.mariadb.lock().await.query_drop(statement).await.unwrap();
+        assert_eq!(branch.prepare().await.code, XaCode::Ok);
+        drop((branch, clients));
+        let committed = async {
+            loop {
+                match manager.commit(&xid).await.code {
+                    XaCode::Retry => tokio::task::yield_now().await,
+                    code => break code,
+                }
+            }
+        };
+        assert_eq!(tokio::time::timeout(Duration::from_secs(30), committed).await.unwrap(), end, "{statement}");
+        assert!(manager.in_doubt().await.unwrap().is_empty());
+    }
+    let clients = setting.reach.connect().await.unwrap();
+    clients.mariadb.lock().await.query_drop("DELETE FROM bank.transfers WHERE id = 'kept by recovery'").await.unwrap();
 }
 
 async fn prepared_branches_survive_a_restart_of_their_database(setting: &mut Setting) {
