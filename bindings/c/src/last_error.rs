@@ -70,7 +70,8 @@ fn with<T: Default>(call: impl FnOnce(&mut Reasons) -> T) -> T {
 /// Notes a reason, for `holdfast_last_error` and for the log.
 pub(crate) fn set(reason: String) {
     tracing::warn!("{reason}");
-    let mut bytes = reason.into_bytes();
+    // Databases say some things in several lines; programs write theirs into logs.
+    let mut bytes = reason.replace('\n', " ").into_bytes();
     bytes.retain(|byte| *byte != 0);
     let text = CString::new(bytes).unwrap_or_default();
     with(|reasons| (reasons.last, reasons.is_new, reasons.is_of_call) = (text, true, true));

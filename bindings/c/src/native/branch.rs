@@ -203,6 +203,11 @@ impl<S: Session> BranchConnection<S> {
             self.current = Some((xid, Phase::Lost));
             return standing;
         }
+        if standing != XA_OK {
+            let said =
+                self.session.last_failure().unwrap_or_else(|| "the client does not know why any more".to_owned());
+            last_error::set(format!("a statement failed in {xid}: {said}"));
+        }
         let answer = self.step(Step::End, xid, 0);
         if answer == XA_OK { standing } else { answer }
     }

@@ -222,6 +222,12 @@ impl Session for PgSession {
         }
     }
 
+    fn last_failure(&self) -> Option<String> {
+        // SAFETY: the connection is libpq's; its message is a string, empty after what went well.
+        let said = text(unsafe { (self.libpq.error_message)(self.connection) });
+        (!said.is_empty()).then_some(said)
+    }
+
     fn standing(&self) -> Standing {
         // SAFETY: the connection is libpq's.
         match unsafe { (self.libpq.transaction_status)(self.connection) } {

@@ -93,10 +93,10 @@ fn both_databases_commit_or_none() {
     // A statement fails in one: both are rolled back, and the connections go on.
     let (again, fourth) = (work(1), work(4));
     let words = [
-        "open", "begin", &fourth[1], &again[0], "commit", "begin", &fourth[0], &fourth[1], "commit", "begin",
+        "open", "begin", &fourth[1], &again[0], "commit", "error", "begin", &fourth[0], &fourth[1], "commit", "begin",
         &again[1], "rollback",
     ];
-    let answers = databases.play(&stage, &words);
+    let mut answers = databases.play(&stage, &words);
     let expected = [
         "TX_OK",
         "TX_OK",
@@ -111,6 +111,9 @@ fn both_databases_commit_or_none() {
         "error 1062",
         "TX_OK",
     ];
+    let why = answers.remove(5);
+    assert!(why.contains("`pg` answered XA_RBROLLBACK: a statement failed in hfxa1."), "{why}");
+    assert!(why.contains("duplicate key value violates unique constraint"), "{why}");
     assert_eq!(values(&answers), expected);
     assert_eq!(databases.counts("t"), ["3", "3", "0", "nothing"]);
 
