@@ -39,8 +39,7 @@ pub(crate) trait Session {
         None
     }
 
-    /// Closes the connection and opens it again, in place: pointers to it stay good. `None` where it is the program's, or the
-    /// client cannot.
+    /// Closes the connection and opens it again, in place: pointers to it stay good. `None` where it is the program's.
     fn reopen(&mut self) -> Option<Result<(), Failure>> {
         None
     }

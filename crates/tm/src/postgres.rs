@@ -42,7 +42,13 @@ impl PostgresBranch {
     /// # Errors
     /// The database's.
     pub async fn start(client: &Arc<Client>, xid: Xid) -> Result<Self, Error> {
-        client.batch_execute(&PostgresMark(&xid).begin()).await?;
+        if let Err(error) = client.batch_execute(&PostgresMark(&xid).begin()).await {
+            // It may have begun, and can only be rolled back then.
+            if error.as_db_error().is_some() {
+                drop(client.batch_execute("ROLLBACK").now_or_never());
+            }
+            return Err(error);
+        }
         Ok(Self { client: Arc::clone(client), xid, prepared: false, ended: false, lost: false, asks: false })
     }
 

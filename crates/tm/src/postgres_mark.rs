@@ -42,3 +42,24 @@ impl PostgresMark<'_> {
         state == "22P02" && text.contains(WORDS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PostgresMark, WORDS};
+    use xa::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
+
+    #[test]
+    fn only_the_question_itself_says_that_it_is_another_transaction() {
+        let (coordinator, owner) = (CoordinatorId(1), OwnerId(2));
+        let transaction = TransactionId { coordinator, owner, sequence: 3, deadline_ms: 0, shared: false };
+        let xid = Xid { transaction, branch: BranchName::new("bank").unwrap() };
+        assert!(PostgresMark(&xid).begin().ends_with(&format!("holdfast.branch = '{xid}'")));
+        let statement = PostgresMark(&xid).checked("COMMIT");
+        assert!(statement.contains(&format!("= '{xid}'")) && statement.ends_with("; COMMIT"), "{statement}");
+        let said = format!("ungültige Eingabesyntax für Typ integer: »{WORDS}«");
+        assert!(PostgresMark::is_missed("22P02", &said));
+        // A deferred trigger of the program's.
+        assert!(!PostgresMark::is_missed("22P02", "invalid input syntax for type integer: \"x\""));
+        assert!(!PostgresMark::is_missed("25P02", &said));
+    }
+}
