@@ -24,8 +24,11 @@ def transfer(holdfast, bank, source, target, amount):
     bank.tpc_begin(f"{transaction}.{BRANCH}")
     try:
         with bank.cursor() as cursor:
-            cursor.execute("UPDATE accounts SET money = money - %s WHERE name = %s", (amount, source))
-            cursor.execute("UPDATE accounts SET money = money + %s WHERE name = %s", (amount, target))
+            for change, name in ((-amount, source), (amount, target)):
+                cursor.execute("UPDATE accounts SET money = money + %s WHERE name = %s", (change, name))
+                # An account that is not there is no error of the database, and money would come from nowhere.
+                if cursor.rowcount != 1:
+                    raise LookupError(f"there is no account {name}")
         bank.tpc_prepare()
     except Exception:
         # Nobody was told of the transaction, so nobody needs to be told that it is over.

@@ -24,8 +24,10 @@ extern "C" {
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2
 
-/* Why the last call of this thread failed. Good until it is asked for again
- * after another one has failed. */
+/* Why the last call of this thread that failed did so: every one has a reason of
+ * its own. A call that goes well clears nothing, but may note what it met on its
+ * way, such as a branch that recovery cannot settle. The text is good until it
+ * is asked for again after another one was noted. */
 extern const char *holdfast_last_error(void);
 
 /*
@@ -39,7 +41,9 @@ extern struct xa_switch_t holdfast_mariadb_switch;
 /*
  * The connection that one of these switches opened for this thread: a PGconn *
  * and a MYSQL *. The name is the resource manager's in the profile; NULL is the
- * first. NULL when there is none. It is closed by tx_close.
+ * first. NULL when there is none. It is closed by tx_close. tx_begin may open it
+ * anew, when the connection is lost or, of MariaDB, holds a branch in doubt: ask
+ * for it in every transaction.
  */
 struct pg_conn;
 struct st_mysql;
@@ -64,7 +68,9 @@ extern int holdfast_recover(struct holdfast_recovered *recovered);
 /*
  * Takes the transaction from the thread, and writes its id; size is at least
  * HOLDFAST_ID_SIZE. A thread of the same process may resume it: any thread, or
- * the same when a resource manager's branches do not migrate.
+ * the same when a resource manager's branches do not migrate. Connections to
+ * PostgreSQL and MariaDB are in one transaction at a time: with one of these the
+ * thread begins no other meanwhile (TX_ERROR).
  */
 extern int holdfast_suspend(char *id, size_t size);
 extern int holdfast_resume(const char *id);

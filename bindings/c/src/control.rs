@@ -33,6 +33,10 @@ use crate::tx_state::{Call, Control, Next, State};
 /// The name of a branch has 1 to 64 bytes, and `tx_info` tells of a transaction, not of a branch.
 const NO_BRANCH: &[u8] = b"-";
 
+/// Why a transaction is rolled back that was to be committed.
+pub(crate) const TIME_IS_OVER: &str =
+    "the transaction took longer than it may: its timeout is what the program set, or timeout_ms of the profile";
+
 /// What a thread has to do with a resource manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Association {
@@ -107,7 +111,7 @@ impl Thread {
     /// `tx_close`.
     pub(crate) fn close(&mut self) -> c_int {
         self.finish();
-        let Some(state) = self.state.after(Call::Close) else { return TX_PROTOCOL_ERROR };
+        let Some(state) = self.state.after(Call::Close) else { return self.misplaced() };
         let Some(manager) = self.manager.take() else { return TX_OK };
         self.state = state;
         let mut worst = TX_OK;
@@ -127,7 +131,7 @@ impl Thread {
     pub(crate) fn begin(&mut self) -> c_int {
         self.finish();
         let (Some(state), Some(manager)) = (self.state.after(Call::Begin), self.manager.clone()) else {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         };
         if self.associations.contains(&Association::Outside) {
             last_error::set("a resource manager is working outside of transactions".to_owned());
@@ -145,8 +149,13 @@ impl Thread {
     pub(crate) fn end(&mut self, how: End) -> c_int {
         self.finish();
         let (Some(transaction), Some(manager)) = (self.transaction, self.manager.clone()) else {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         };
+        if how == End::Commit && transaction.is_over_time() {
+            last_error::set(TIME_IS_OVER.to_owned());
+        } else if how == End::Commit && transaction.rollback_only {
+            last_error::set("a resource manager said before that the transaction can only be rolled back".to_owned());
+        }
         let doomed = transaction.rollback_only || transaction.is_over_time();
         let flags = if how == End::Commit && !doomed { TMSUCCESS } else { TMFAIL };
         let (parts, ended_well) = self.leave(&manager, transaction.id, flags);
@@ -204,10 +213,11 @@ impl Thread {
     /// `tx_set_commit_return`.
     pub(crate) fn set_commit_return(&mut self, when: c_long) -> c_int {
         if !self.state.allows(Call::SetCommitReturn) {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         }
         if ![TX_COMMIT_COMPLETED, TX_COMMIT_DECISION_LOGGED].contains(&when) {
-            return TX_EINVAL;
+            let why = format!("tx_commit returns at TX_COMMIT_COMPLETED or TX_COMMIT_DECISION_LOGGED, not at {when}");
+            return last_error::refuse(TX_EINVAL, why);
         }
         self.when_return = when;
         TX_OK
@@ -218,10 +228,13 @@ impl Thread {
         let known = match control {
             TX_UNCHAINED => Control::Unchained,
             TX_CHAINED => Control::Chained,
-            _ if self.state == State::Closed => return TX_PROTOCOL_ERROR,
-            _ => return TX_EINVAL,
+            _ if self.state == State::Closed => return self.misplaced(),
+            _ => {
+                let why = format!("transactions are TX_UNCHAINED or TX_CHAINED, not {control}");
+                return last_error::refuse(TX_EINVAL, why);
+            }
         };
-        let Some(state) = self.state.after(Call::SetControl(known)) else { return TX_PROTOCOL_ERROR };
+        let Some(state) = self.state.after(Call::SetControl(known)) else { return self.misplaced() };
         self.state = state;
         TX_OK
     }
@@ -229,13 +242,23 @@ impl Thread {
     /// `tx_set_transaction_timeout`.
     pub(crate) fn set_timeout(&mut self, seconds: c_long) -> c_int {
         if !self.state.allows(Call::SetTimeout) {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         }
         if seconds < 0 {
-            return TX_EINVAL;
+            return last_error::refuse(TX_EINVAL, format!("a timeout is 0 seconds or more, not {seconds}"));
         }
         self.timeout_seconds = seconds;
         TX_OK
+    }
+
+    /// Why a call is not allowed, noted.
+    pub(crate) fn misplaced(&self) -> c_int {
+        let why = match self.state {
+            State::Closed => "nothing is open in this thread: call tx_open first",
+            State::Idle | State::IdleChained => "the thread is in no transaction",
+            State::Active | State::ActiveChained => "the thread is in a transaction, which has to end first",
+        };
+        last_error::refuse(TX_PROTOCOL_ERROR, why)
     }
 
     /// Recovers now; `None` when nothing is open.

@@ -14,6 +14,7 @@ use tm::{
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
+use crate::last_error;
 use crate::resource::{Resource, Verb, code};
 
 /// How often a commit that cannot be made now is tried before it is left to recovery.
@@ -83,7 +84,7 @@ impl Drive {
             }
             for call in &own {
                 let answer = self.make(means, call);
-                self.machine.answer(call.number, code(answer));
+                self.hear(means, call, answer);
             }
             if let Some(outcome) = self.machine.outcome() {
                 return Some(outcome);
@@ -93,11 +94,12 @@ impl Drive {
                 return None;
             }
             for (call, handle) in std::mem::take(&mut self.under_way) {
+                last_error::clear();
                 let mut answer = resource(means, call.number).complete(handle);
                 if answer == XA_RETRY {
                     answer = self.make(means, &call);
                 }
-                self.machine.answer(call.number, code(answer));
+                self.hear(means, &call, answer);
             }
             if let Some(outcome) = self.machine.outcome() {
                 return Some(outcome);
@@ -113,16 +115,37 @@ impl Drive {
     /// Begins a call and does not wait. Gives it back when it has to be made the ordinary way.
     fn begin(&mut self, means: &Means<'_>, call: BranchCall) -> Option<BranchCall> {
         let xid = self.xid(means, call.number);
+        last_error::clear();
         match resource(means, call.number).call(call.verb, &xid, call.flags | TMASYNC) {
             XAER_ASYNC => return Some(call),
             handle if handle > 0 => self.under_way.push((call, handle)),
-            answer => self.machine.answer(call.number, code(answer)),
+            answer => self.hear(means, &call, answer),
         }
         None
     }
 
+    /// Tells the machine an answer, and notes one that is why the transaction does not end as the program wants.
+    fn hear(&mut self, means: &Means<'_>, call: &BranchCall, answer: c_int) {
+        let answer = code(answer);
+        let is_single = call.flags == TMONEPHASE;
+        let (verb, is_why) = match call.verb {
+            Verb::Prepare => ("xa_prepare", ![XaCode::Ok, XaCode::ReadOnly].contains(&answer)),
+            Verb::Commit if is_single => ("xa_commit", ![XaCode::Ok, XaCode::ReadOnly].contains(&answer)),
+            Verb::Commit => ("xa_commit", answer.after_commit().end.heuristic().is_some()),
+            // One that cannot be told is told by recovery, and does not hide why it is rolled back.
+            Verb::Rollback => ("xa_rollback", answer.after_rollback().end.heuristic().is_some()),
+            _ => ("", false),
+        };
+        if is_why {
+            let branch = resource(means, call.number).branch();
+            last_error::set_with_reason(&format!("{verb} of `{branch}` answered {answer}"));
+        }
+        self.machine.answer(call.number, answer);
+    }
+
     fn make(&self, means: &Means<'_>, call: &BranchCall) -> c_int {
         let xid = self.xid(means, call.number);
+        last_error::clear();
         let attempt = || resource(means, call.number).call(call.verb, &xid, call.flags);
         let mut answer = attempt();
         for _ in 1..COMMIT_ATTEMPTS {
@@ -138,7 +161,11 @@ impl Drive {
         match call {
             Call::Decide(numbers) => {
                 let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
-                let decision = match means.decisions.commit(self.id, &branches, means.durability) {
+                let asked = means.decisions.commit(self.id, &branches, means.durability);
+                if let Err(error) = &asked {
+                    last_error::set(format!("the coordinator does not say that it is committed: {error}"));
+                }
+                let decision = match asked {
                     Ok(()) => TwoPhaseDecision::Committed,
                     Err(error) if error.kind == ErrorKind::Unknown => TwoPhaseDecision::Unknown,
                     // It refused, or nothing happened there: without a decision the transaction is aborted.

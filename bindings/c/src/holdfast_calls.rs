@@ -63,8 +63,14 @@ pub unsafe extern "C" fn holdfast_mariadb_connection(name: *const c_char) -> *mu
 /// # Safety
 /// `name` is null or ends with a zero.
 unsafe fn connection<S: Switched>(name: *const c_char) -> *mut c_void {
+    let noted = |found: *mut c_void| {
+        if found.is_null() {
+            last_error::set("no resource manager of this kind and name is open in this thread".to_owned());
+        }
+        found
+    };
     if name.is_null() {
-        return guard(std::ptr::null_mut(), || with_connection::<S>(None));
+        return noted(guard(std::ptr::null_mut(), || with_connection::<S>(None)));
     }
     // SAFETY: the caller says that it ends with a zero.
     let name = unsafe { CStr::from_ptr(name) };
@@ -74,10 +80,10 @@ unsafe fn connection<S: Switched>(name: *const c_char) -> *mut c_void {
         place.and_then(|place| c_int::try_from(place).ok())
     };
     let rmid = with_thread(-1, -1, |thread| place(thread).unwrap_or(-1));
-    if rmid < 0 {
-        return std::ptr::null_mut();
-    }
-    guard(std::ptr::null_mut(), || with_connection::<S>(Some(rmid)))
+    noted(guard(
+        std::ptr::null_mut(),
+        || if rmid < 0 { std::ptr::null_mut() } else { with_connection::<S>(Some(rmid)) },
+    ))
 }
 
 /// Recovers in all resource managers of this thread.
@@ -86,11 +92,11 @@ unsafe fn connection<S: Switched>(name: *const c_char) -> *mut c_void {
 /// `recovered` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_recover(recovered: *mut RecoveredCounts) -> c_int {
-    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| {
+    call("holdfast_recover", |thread| {
         if thread.transaction.is_some() {
-            return TX_PROTOCOL_ERROR;
+            return thread.misplaced();
         }
-        let Some(found) = thread.recover() else { return TX_PROTOCOL_ERROR };
+        let Some(found) = thread.recover() else { return thread.misplaced() };
         if !recovered.is_null() {
             // SAFETY: it is not null, so the caller says that it may be written.
             unsafe { recovered.write(RecoveredCounts::of(found)) };
@@ -105,15 +111,17 @@ pub unsafe extern "C" fn holdfast_recover(recovered: *mut RecoveredCounts) -> c_
 /// `id` is null or may be written for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_suspend(id: *mut c_char, size: usize) -> c_int {
-    if !has_room(id, size) {
-        return TX_EINVAL;
-    }
-    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| match thread.suspend() {
-        Err(code) => code,
-        Ok(suspended) => {
-            // SAFETY: the caller says that there is room for as many bytes, which was checked to be enough.
-            unsafe { write_id(suspended, id) };
-            TX_OK
+    call("holdfast_suspend", |thread| {
+        if !has_room(id, size) {
+            return TX_EINVAL;
+        }
+        match thread.suspend() {
+            Err(code) => code,
+            Ok(suspended) => {
+                // SAFETY: the caller says that there is room for as many bytes, which was checked to be enough.
+                unsafe { write_id(suspended, id) };
+                TX_OK
+            }
         }
     })
 }
@@ -124,9 +132,15 @@ pub unsafe extern "C" fn holdfast_suspend(id: *mut c_char, size: usize) -> c_int
 /// `id` is null or ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_resume(id: *const c_char) -> c_int {
-    // SAFETY: the caller says that it is null or ends with a zero.
-    let Some(id) = (unsafe { read_id(id) }) else { return TX_EINVAL };
-    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| thread.resume(id))
+    call("holdfast_resume", |thread| {
+        // SAFETY: the caller says that it is null or ends with a zero.
+        let Some(id) = (unsafe { read_id(id) }) else { return TX_EINVAL };
+        thread.resume(id)
+    })
+}
+
+fn call(name: &str, call: impl FnOnce(&mut Thread) -> c_int) -> c_int {
+    last_error::of_call(name, || with_thread(TX_FAIL, TX_PROTOCOL_ERROR, call))
 }
 
 /// Writes an id and a zero.
@@ -149,6 +163,7 @@ pub(crate) unsafe fn write_id(id: TransactionId, to: *mut c_char) {
 /// `id` is null or ends with a zero.
 pub(crate) unsafe fn read_id(id: *const c_char) -> Option<TransactionId> {
     if id.is_null() {
+        last_error::set("the id is NULL".to_owned());
         return None;
     }
     // SAFETY: it is not null, and the caller says that it ends with a zero.
@@ -156,7 +171,12 @@ pub(crate) unsafe fn read_id(id: *const c_char) -> Option<TransactionId> {
     text.parse().map_err(|error| last_error::set(format!("that is no transaction's id: {error}"))).ok()
 }
 
-/// Whether an id fits into so many bytes behind a pointer.
+/// Whether an id fits into so many bytes behind a pointer; notes what is wrong with them.
 pub(crate) fn has_room(id: *const c_char, size: usize) -> bool {
-    !id.is_null() && size >= ID_BYTES
+    let fits = !id.is_null() && size >= ID_BYTES;
+    if !fits {
+        let what = if id.is_null() { "is NULL".to_owned() } else { format!("has {size}") };
+        last_error::set(format!("an id takes HOLDFAST_ID_SIZE bytes, {ID_BYTES}, and the place for it {what}"));
+    }
+    fits
 }

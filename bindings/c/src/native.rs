@@ -33,6 +33,16 @@ pub(crate) trait Session {
 
     /// What the server says of the session's transaction; a client that is not told knows only of branches.
     fn standing(&self) -> Standing;
+
+    /// Why the last statement on the connection failed, whoever made it; as far as the client still knows.
+    fn last_failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Closes the connection and opens it again, in place: pointers to it stay good. `None` where it is the program's.
+    fn reopen(&mut self) -> Option<Result<(), Failure>> {
+        None
+    }
 }
 
 /// A good answer.

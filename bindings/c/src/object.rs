@@ -21,12 +21,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, PrepareAnswer, Sharing, TransactionId, Verdict, Vote};
+use tm::{
+    Begin, BranchName, ErrorKind, OtherWork, Outcome, PrepareAnswer, Sharing, TransactionId, Verdict, Vote, XaCode,
+};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
     TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_OUTSIDE, XidData,
 };
+use crate::control::TIME_IS_OVER;
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{self, Manager, Recovered};
@@ -75,8 +78,8 @@ impl TmObject {
 
     /// Adds a connection; its branches get this name.
     pub(crate) fn add(&self, connection: Rc<dyn Resource>) -> c_int {
-        if *self.busy.borrow() {
-            return TX_PROTOCOL_ERROR;
+        if let Some(code) = self.refuse_when_busy() {
+            return code;
         }
         let mut connections = self.connections.borrow_mut();
         if connections.iter().any(|own| own.branch() == connection.branch()) {
@@ -87,19 +90,20 @@ impl TmObject {
         TX_OK
     }
 
-    pub(crate) fn recover(&self) -> Option<Recovered> {
-        if *self.busy.borrow() {
-            return None;
+    /// Recovers; the code when a transaction is active.
+    pub(crate) fn recover(&self) -> Result<Recovered, c_int> {
+        if let Some(code) = self.refuse_when_busy() {
+            return Err(code);
         }
         let connections = self.connections.borrow();
         let resources: Vec<&dyn Resource> = connections.iter().map(|own| &**own).collect();
-        Some(manager::recover(&*self.manager.decisions, &resources))
+        Ok(manager::recover(&*self.manager.decisions, &resources))
     }
 
     /// Begins a transaction on all connections.
     pub(crate) fn begin(self: &Rc<Self>, timeout: Option<Duration>, sharing: Sharing) -> Result<TxObject, c_int> {
-        if *self.busy.borrow() {
-            return Err(TX_PROTOCOL_ERROR);
+        if let Some(code) = self.refuse_when_busy() {
+            return Err(code);
         }
         let timeout = timeout.or(self.manager.timeout);
         let id = self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told(&error))?;
@@ -109,8 +113,8 @@ impl TmObject {
 
     /// Takes part in a transaction of another program.
     pub(crate) fn take_part(self: &Rc<Self>, id: TransactionId, role: Role) -> Result<TxObject, c_int> {
-        if *self.busy.borrow() {
-            return Err(TX_PROTOCOL_ERROR);
+        if let Some(code) = self.refuse_when_busy() {
+            return Err(code);
         }
         if !id.shared || id.coordinator != self.manager.decisions.coordinator() {
             last_error::set(format!("{id} is not a shared transaction of this coordinator"));
@@ -121,6 +125,11 @@ impl TmObject {
             self.manager.decisions.enlist(id, &names).map_err(|error| told(&error))?;
         }
         self.enter(id, role, None)
+    }
+
+    fn refuse_when_busy(&self) -> Option<c_int> {
+        let why = "the manager has an active transaction, which has to end first";
+        self.busy.borrow().then(|| last_error::refuse(TX_PROTOCOL_ERROR, why))
     }
 
     fn enter(self: &Rc<Self>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Result<TxObject, c_int> {
@@ -155,14 +164,26 @@ impl TxObject {
         match (self.phase, self.role) {
             (Phase::Active, Role::Decides) => self.decide(),
             (Phase::Active, Role::Votes) => self.vote(),
-            _ => TX_PROTOCOL_ERROR,
+            _ => self.misplaced(),
         }
+    }
+
+    /// Why a call is not allowed, noted.
+    fn misplaced(&self) -> c_int {
+        let why = match (self.phase, self.role) {
+            (Phase::Over, _) => "the transaction is over",
+            (Phase::Voted, _) => "this program has voted: another decides, and holdfast_tx_finish tells what",
+            (Phase::Active, Role::Votes) => "this program joined the transaction: another one decides",
+            (Phase::Active, Role::Decides) if !self.id.shared => "the transaction was not begun with HOLDFAST_SHARED",
+            (Phase::Active, Role::Decides) => "the transaction is active: this program has not voted",
+        };
+        last_error::refuse(TX_PROTOCOL_ERROR, why)
     }
 
     /// Votes, and leaves deciding to whoever resumes it.
     pub(crate) fn suspend(&mut self) -> c_int {
         if self.phase != Phase::Active || self.role != Role::Decides || !self.id.shared {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         }
         let names: Vec<BranchName> = self.resources.iter().map(|own| own.branch().clone()).collect();
         if let Err(error) = self.tm.manager.decisions.enlist(self.id, &names) {
@@ -176,7 +197,7 @@ impl TxObject {
     /// Rolls back. As one who votes, prevents that anybody commits.
     pub(crate) fn rollback(&mut self) -> c_int {
         if self.phase != Phase::Active {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         }
         self.leave_branches(TMFAIL);
         let resources = self.resources();
@@ -194,8 +215,11 @@ impl TxObject {
     /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.
     pub(crate) fn finish(&mut self, patience: Duration) -> Option<c_int> {
         // While another transaction is active, the connections are that one's.
-        if self.phase != Phase::Voted || *self.tm.busy.borrow() {
-            return Some(TX_PROTOCOL_ERROR);
+        if self.phase != Phase::Voted {
+            return Some(self.misplaced());
+        }
+        if let Some(code) = self.tm.refuse_when_busy() {
+            return Some(code);
         }
         if self.resources.is_empty() {
             // Nothing was changed here, and nobody would remember for this part what was decided.
@@ -222,12 +246,18 @@ impl TxObject {
         Some(match (verdict, settled) {
             (_, Some(code)) => code,
             (Verdict::Commit, None) => TX_OK,
-            _ => TX_ROLLBACK,
+            _ => {
+                let why = "the transaction is rolled back: another program did so, or nobody committed it in time";
+                last_error::refuse(TX_ROLLBACK, why)
+            }
         })
     }
 
     fn decide(&mut self) -> c_int {
         let in_time = self.deadline.is_none_or(|deadline| Instant::now() < deadline);
+        if !in_time {
+            last_error::set(TIME_IS_OVER.to_owned());
+        }
         let commits = self.leave_branches(if in_time { TMSUCCESS } else { TMFAIL }) && in_time;
         let resources = self.resources();
         let means = self.means(&resources);
@@ -254,7 +284,11 @@ impl TxObject {
             if !well {
                 break;
             }
+            last_error::clear();
             let answer = code(resource.call(Verb::Prepare, &self.name(&*resource), TMNOFLAGS));
+            if ![XaCode::Ok, XaCode::ReadOnly].contains(&answer) {
+                last_error::set_with_reason(&format!("`{}` cannot commit: {answer}", resource.branch()));
+            }
             let (part, can) = match answer.as_vote() {
                 PrepareAnswer::Prepared => (Vote::Prepared, true),
                 PrepareAnswer::ReadOnly => (Vote::ReadOnly, true),
@@ -274,19 +308,23 @@ impl TxObject {
             well = can && !refused;
         }
         if !well {
-            self.rollback_voted();
-            return TX_ROLLBACK;
+            return self.rollback_voted();
         }
         self.leave(Phase::Voted);
         TX_OK
     }
 
     /// Rolls back what is prepared or ended here, and has the coordinator never commit.
-    fn rollback_voted(&mut self) {
+    fn rollback_voted(&mut self) -> c_int {
         let resources = self.resources();
         let means = self.means(&resources);
-        Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
+        let outcome = Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
         self.leave(Phase::Over);
+        match outcome {
+            Some(Outcome::Mixed) => TX_MIXED,
+            Some(Outcome::Hazard) => TX_HAZARD,
+            _ => TX_ROLLBACK,
+        }
     }
 
     /// Ends the branches' work; whether all ended well.

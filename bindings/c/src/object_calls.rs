@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tm::{BranchName, Sharing};
 
-use crate::abi::{TX_EINVAL, TX_FAIL, TX_OK, TX_PROTOCOL_ERROR};
+use crate::abi::{TX_EINVAL, TX_FAIL, TX_OK};
 use crate::connection::Connection;
 use crate::holdfast_calls::{RecoveredCounts, has_room, read_id, write_id};
 use crate::last_error;
@@ -37,26 +37,28 @@ pub struct Tx(TxObject);
 /// `profile` is null or ends with a zero; `tm` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tm_new(profile: *const c_char, tm: *mut *mut Tm) -> c_int {
-    if tm.is_null() {
-        return TX_EINVAL;
-    }
-    // SAFETY: the caller says that it is null or ends with a zero.
-    let profile = unsafe { text(profile) };
-    let made = guard(Err(TX_FAIL), || {
-        opening::manager(profile.as_deref()).map_err(|error| {
-            last_error::set(error.to_string());
-            error.tx_code()
-        })
-    });
-    match made {
-        Err(code) => code,
-        Ok(manager) => {
-            let made = Box::new(Tm(Rc::new(TmObject::new(manager))));
-            // SAFETY: it is not null, so the caller says that it may be written.
-            unsafe { tm.write(Box::into_raw(made)) };
-            TX_OK
+    last_error::of_call("holdfast_tm_new", || {
+        if tm.is_null() {
+            return null("tm");
         }
-    }
+        // SAFETY: the caller says that it is null or ends with a zero.
+        let profile = unsafe { text(profile) };
+        let made = guard(Err(TX_FAIL), || {
+            opening::manager(profile.as_deref()).map_err(|error| {
+                last_error::set(error.to_string());
+                error.tx_code()
+            })
+        });
+        match made {
+            Err(code) => code,
+            Ok(manager) => {
+                let made = Box::new(Tm(Rc::new(TmObject::new(manager))));
+                // SAFETY: it is not null, so the caller says that it may be written.
+                unsafe { tm.write(Box::into_raw(made)) };
+                TX_OK
+            }
+        }
+    })
 }
 
 /// Lets go of a manager. Transactions of it that are there still keep what they need.
@@ -116,12 +118,14 @@ unsafe fn add<S: Session + 'static>(
     borrow: impl FnOnce(*mut c_void) -> Result<S, Failure>,
     set: impl FnOnce(Connection<S>) -> Connection<S>,
 ) -> c_int {
-    // SAFETY: the caller says that both are null or good.
-    let (Some(tm), Some(name)) = (unsafe { tm.as_ref() }, unsafe { text(name) }) else { return TX_EINVAL };
-    if connection.is_null() {
-        return TX_EINVAL;
-    }
-    guard(TX_FAIL, || {
+    guarded("adding a connection", || {
+        // SAFETY: the caller says that it is null or good.
+        let Some(tm) = (unsafe { tm.as_ref() }) else { return null("tm") };
+        // SAFETY: the caller says that it is null or good.
+        let Some(name) = (unsafe { text(name) }) else { return null("the name") };
+        if connection.is_null() {
+            return null("the connection");
+        }
         let name = match BranchName::new(&name) {
             Ok(name) => name,
             Err(error) => {
@@ -145,10 +149,13 @@ unsafe fn add<S: Session + 'static>(
 /// `tm` is null or came from `holdfast_tm_new`; `recovered` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tm_recover(tm: *mut Tm, recovered: *mut RecoveredCounts) -> c_int {
-    // SAFETY: the caller says that it is null or good.
-    let Some(tm) = (unsafe { tm.as_ref() }) else { return TX_EINVAL };
-    guard(TX_FAIL, || {
-        let Some(found) = tm.0.recover() else { return TX_PROTOCOL_ERROR };
+    guarded("holdfast_tm_recover", || {
+        // SAFETY: the caller says that it is null or good.
+        let Some(tm) = (unsafe { tm.as_ref() }) else { return null("tm") };
+        let found = match tm.0.recover() {
+            Ok(found) => found,
+            Err(code) => return code,
+        };
         if !recovered.is_null() {
             // SAFETY: it is not null, so the caller says that it may be written.
             unsafe { recovered.write(RecoveredCounts::of(found)) };
@@ -163,14 +170,18 @@ pub unsafe extern "C" fn holdfast_tm_recover(tm: *mut Tm, recovered: *mut Recove
 /// `tm` is null or came from `holdfast_tm_new`; `tx` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_begin(tm: *mut Tm, seconds: c_long, flags: c_long, tx: *mut *mut Tx) -> c_int {
-    let Ok(seconds) = u64::try_from(seconds) else { return TX_EINVAL };
-    if flags & !SHARED != 0 {
-        return TX_EINVAL;
-    }
-    let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
-    let sharing = if flags & SHARED == 0 { Sharing::Alone } else { Sharing::Shared };
-    // SAFETY: the caller says that both are null or good.
-    unsafe { make(tm, tx, |tm| tm.begin(timeout, sharing)) }
+    guarded("holdfast_tx_begin", || {
+        let Ok(seconds) = u64::try_from(seconds) else {
+            return last_error::refuse(TX_EINVAL, format!("a timeout is 0 seconds or more, not {seconds}"));
+        };
+        if flags & !SHARED != 0 {
+            return last_error::refuse(TX_EINVAL, format!("the flags are 0 or HOLDFAST_SHARED, not {flags}"));
+        }
+        let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
+        let sharing = if flags & SHARED == 0 { Sharing::Alone } else { Sharing::Shared };
+        // SAFETY: the caller says that both are null or good.
+        unsafe { make(tm, tx, |tm| tm.begin(timeout, sharing)) }
+    })
 }
 
 /// Takes part in another program's transaction, and votes.
@@ -180,10 +191,10 @@ pub unsafe extern "C" fn holdfast_tx_begin(tm: *mut Tm, seconds: c_long, flags: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_join(tm: *mut Tm, id: *const c_char, tx: *mut *mut Tx) -> c_int {
     // SAFETY: the caller says that all three are null or good.
-    unsafe {
+    guarded("holdfast_tx_join", || unsafe {
         let Some(id) = read_id(id) else { return TX_EINVAL };
         make(tm, tx, |tm| tm.take_part(id, Role::Votes))
-    }
+    })
 }
 
 /// Goes on with a transaction that another program suspended, and decides.
@@ -193,19 +204,19 @@ pub unsafe extern "C" fn holdfast_tx_join(tm: *mut Tm, id: *const c_char, tx: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_resume(tm: *mut Tm, id: *const c_char, tx: *mut *mut Tx) -> c_int {
     // SAFETY: the caller says that all three are null or good.
-    unsafe {
+    guarded("holdfast_tx_resume", || unsafe {
         let Some(id) = read_id(id) else { return TX_EINVAL };
         make(tm, tx, |tm| tm.take_part(id, Role::Decides))
-    }
+    })
 }
 
 /// # Safety
 /// As for [`holdfast_tx_begin`].
 unsafe fn make(tm: *mut Tm, tx: *mut *mut Tx, begin: impl FnOnce(&Rc<TmObject>) -> Result<TxObject, c_int>) -> c_int {
     // SAFETY: the caller says that it is null or good.
-    let Some(tm) = (unsafe { tm.as_ref() }) else { return TX_EINVAL };
+    let Some(tm) = (unsafe { tm.as_ref() }) else { return null("tm") };
     if tx.is_null() {
-        return TX_EINVAL;
+        return null("the place for the transaction");
     }
     match guard(Err(TX_FAIL), || begin(&tm.0)) {
         Err(code) => code,
@@ -224,7 +235,7 @@ unsafe fn make(tm: *mut Tm, tx: *mut *mut Tx, begin: impl FnOnce(&Rc<TmObject>) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_suspend(tx: *mut Tx) -> c_int {
     // SAFETY: the caller says that it is null or good.
-    unsafe { call(tx, TxObject::suspend) }
+    unsafe { call("holdfast_tx_suspend", tx, TxObject::suspend) }
 }
 
 /// Commits, or votes.
@@ -234,7 +245,7 @@ pub unsafe extern "C" fn holdfast_tx_suspend(tx: *mut Tx) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_commit(tx: *mut Tx) -> c_int {
     // SAFETY: the caller says that it is null or good.
-    unsafe { call(tx, TxObject::commit) }
+    unsafe { call("holdfast_tx_commit", tx, TxObject::commit) }
 }
 
 /// Rolls back.
@@ -244,7 +255,7 @@ pub unsafe extern "C" fn holdfast_tx_commit(tx: *mut Tx) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_rollback(tx: *mut Tx) -> c_int {
     // SAFETY: the caller says that it is null or good.
-    unsafe { call(tx, TxObject::rollback) }
+    unsafe { call("holdfast_tx_rollback", tx, TxObject::rollback) }
 }
 
 /// After a vote: waits for the decision, and carries it out here.
@@ -253,18 +264,33 @@ pub unsafe extern "C" fn holdfast_tx_rollback(tx: *mut Tx) -> c_int {
 /// As for [`holdfast_tx_suspend`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_finish(tx: *mut Tx, milliseconds: c_long) -> c_int {
-    let Ok(milliseconds) = u64::try_from(milliseconds) else { return TX_EINVAL };
-    let patience = Duration::from_millis(milliseconds);
+    let finish = |tx: &mut TxObject| {
+        let Ok(patience) = u64::try_from(milliseconds) else {
+            return last_error::refuse(TX_EINVAL, format!("it waits for 0 milliseconds or more, not {milliseconds}"));
+        };
+        tx.finish(Duration::from_millis(patience)).unwrap_or(UNDECIDED)
+    };
     // SAFETY: the caller says that it is null or good.
-    unsafe { call(tx, |tx| tx.finish(patience).unwrap_or(UNDECIDED)) }
+    unsafe { call("holdfast_tx_finish", tx, finish) }
 }
 
 /// # Safety
 /// As for [`holdfast_tx_suspend`].
-unsafe fn call(tx: *mut Tx, call: impl FnOnce(&mut TxObject) -> c_int) -> c_int {
-    // SAFETY: the caller says that it is null or good, and uses it in one thread at a time.
-    let Some(tx) = (unsafe { tx.as_mut() }) else { return TX_EINVAL };
-    guard(TX_FAIL, || call(&mut tx.0))
+unsafe fn call(name: &str, tx: *mut Tx, call: impl FnOnce(&mut TxObject) -> c_int) -> c_int {
+    guarded(name, || {
+        // SAFETY: the caller says that it is null or good, and uses it in one thread at a time.
+        let Some(tx) = (unsafe { tx.as_mut() }) else { return null("the transaction") };
+        call(&mut tx.0)
+    })
+}
+
+/// A call of the program's, which has a reason when it fails.
+fn guarded(name: &str, call: impl FnOnce() -> c_int) -> c_int {
+    last_error::of_call(name, || guard(TX_FAIL, call))
+}
+
+fn null(what: &str) -> c_int {
+    last_error::refuse(TX_EINVAL, format!("{what} is NULL"))
 }
 
 /// Writes a transaction's id.
@@ -273,14 +299,16 @@ unsafe fn call(tx: *mut Tx, call: impl FnOnce(&mut TxObject) -> c_int) -> c_int 
 /// `tx` as for [`holdfast_tx_suspend`]; `id` is null or may be written for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tx_id(tx: *const Tx, id: *mut c_char, size: usize) -> c_int {
-    // SAFETY: the caller says that it is null or good.
-    let Some(tx) = (unsafe { tx.as_ref() }) else { return TX_EINVAL };
-    if !has_room(id, size) {
-        return TX_EINVAL;
-    }
-    // SAFETY: there is room, which was checked just now.
-    guard((), || unsafe { write_id(tx.0.id(), id) });
-    TX_OK
+    guarded("holdfast_tx_id", || {
+        // SAFETY: the caller says that it is null or good.
+        let Some(tx) = (unsafe { tx.as_ref() }) else { return null("the transaction") };
+        if !has_room(id, size) {
+            return TX_EINVAL;
+        }
+        // SAFETY: there is room, which was checked just now.
+        unsafe { write_id(tx.0.id(), id) };
+        TX_OK
+    })
 }
 
 /// Lets go of a transaction. One that is active is rolled back.

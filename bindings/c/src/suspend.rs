@@ -36,9 +36,9 @@ fn suspended() -> std::sync::MutexGuard<'static, BTreeMap<TransactionId, Suspend
 impl Thread {
     /// Takes the transaction from the thread, which is idle then.
     pub(crate) fn suspend(&mut self) -> Result<TransactionId, c_int> {
-        let state = self.state.after(Call::Suspend).ok_or(TX_PROTOCOL_ERROR)?;
+        let Some(state) = self.state.after(Call::Suspend) else { return Err(self.misplaced()) };
         let (Some(mut transaction), Some(manager)) = (self.transaction, self.manager.clone()) else {
-            return Err(TX_PROTOCOL_ERROR);
+            return Err(self.misplaced());
         };
         for (place, resource) in manager.resources.iter().enumerate() {
             if self.association(place) != Association::Active {
@@ -69,10 +69,10 @@ impl Thread {
     pub(crate) fn resume(&mut self, id: TransactionId) -> c_int {
         self.finish();
         let (Some(state), Some(manager)) = (self.state.after(Call::Resume), self.manager.clone()) else {
-            return TX_PROTOCOL_ERROR;
+            return self.misplaced();
         };
         if self.associations.contains(&Association::Outside) {
-            return TX_OUTSIDE;
+            return last_error::refuse(TX_OUTSIDE, "a resource manager is working outside of transactions");
         }
         let found = match suspended().entry(id) {
             std::collections::btree_map::Entry::Vacant(_) => {

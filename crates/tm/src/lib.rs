@@ -5,6 +5,7 @@
 mod administration;
 mod decisions;
 mod embedded;
+mod postgres_mark;
 mod profile;
 mod remote;
 mod tls;
@@ -42,6 +43,7 @@ pub use holdfast::{Begin, Sharing};
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
 pub use postgres::{PostgresBranch, PostgresManager, PostgresTls};
+pub use postgres_mark::PostgresMark;
 pub use profile::{
     CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError,
     ResourceManagerKind, ResourceManagerProfile, Secret,

@@ -1,22 +1,25 @@
 //! Branches in PostgreSQL: `PREPARE TRANSACTION` under the branch's name as text.
 //!
 //! The program goes on using its own client. What it does between [`PostgresBranch::start`] and the end of the transaction
-//! belongs to it; it must not end it by a COMMIT of its own.
+//! belongs to it; it must not end it by a COMMIT or ROLLBACK of its own.
 //!
 //! `PREPARE TRANSACTION` and `COMMIT` succeed silently as a rollback when a statement failed before. So a `SELECT` goes
-//! with them, which fails then.
+//! with them, which fails then; and also when the program ended the transaction itself: `postgres_mark.rs`. Such a branch is
+//! *lost*. Nobody knows whether it was committed, which it says when it is rolled back.
 //!
-//! May use: `branch`, tokio-postgres. Must not know: coordinators.
+//! May use: `branch`, `postgres_mark`, tokio-postgres. Must not know: coordinators.
 
 mod manager;
 mod tls;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, error::SqlState};
 use xa::{XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
+use crate::postgres_mark::PostgresMark;
 pub use manager::PostgresManager;
 pub use tls::PostgresTls;
 
@@ -26,6 +29,8 @@ pub struct PostgresBranch {
     xid: Xid,
     prepared: bool,
     ended: bool,
+    /// Whether the program ended it itself.
+    lost: bool,
     /// Whether it may be asked whether it changed anything.
     asks: bool,
 }
@@ -37,8 +42,14 @@ impl PostgresBranch {
     /// # Errors
     /// The database's.
     pub async fn start(client: &Arc<Client>, xid: Xid) -> Result<Self, Error> {
-        client.batch_execute("BEGIN").await?;
-        Ok(Self { client: Arc::clone(client), xid, prepared: false, ended: false, asks: false })
+        if let Err(error) = client.batch_execute(&PostgresMark(&xid).begin()).await {
+            // It may have begun, and can only be rolled back then.
+            if error.as_db_error().is_some() {
+                drop(client.batch_execute("ROLLBACK").now_or_never());
+            }
+            return Err(error);
+        }
+        Ok(Self { client: Arc::clone(client), xid, prepared: false, ended: false, lost: false, asks: false })
     }
 
     /// A branch that changed nothing drops out: it is ended before the decision, without a sync and without a second phase. PostgreSQL
@@ -69,7 +80,7 @@ impl PostgresBranch {
             return None;
         }
         // A serialization failure of what was read comes now.
-        Some(match self.client.batch_execute("COMMIT").await {
+        Some(match self.client.batch_execute(&PostgresMark(&self.xid).checked("COMMIT")).await {
             Ok(()) => {
                 self.ended = true;
                 XaCode::ReadOnly.into()
@@ -83,19 +94,23 @@ impl PostgresBranch {
         if self.client.is_closed() || error.as_db_error().is_none() {
             return Answer::new(XaCode::ManagerDown, said(&error));
         }
+        self.lost = is_missed(&error);
         let code = match error.code() {
             Some(&SqlState::T_R_DEADLOCK_DETECTED) => XaCode::RolledBackDeadlock,
             Some(&SqlState::T_R_SERIALIZATION_FAILURE) => XaCode::RolledBackTransient,
             Some(&SqlState::QUERY_CANCELED) => XaCode::RolledBackTimeout,
+            // It is asked to roll back then.
+            _ if self.lost => XaCode::Protocol,
             Some(state) if state.code().starts_with("23") => XaCode::RolledBackIntegrity,
             _ => XaCode::RolledBackOther,
         };
+        let reason = if self.lost { LOST.to_owned() } else { said(&error) };
         match self.client.batch_execute("ROLLBACK").await {
             Ok(()) => {
                 self.ended = true;
-                Answer::new(code, said(&error))
+                Answer::new(code, reason)
             }
-            Err(_) => Answer::new(XaCode::ManagerDown, said(&error)),
+            Err(_) => Answer::new(XaCode::ManagerDown, reason),
         }
     }
 }
@@ -110,7 +125,8 @@ impl Branch for PostgresBranch {
             }
             // Whatever the answer is or whether there is one: it may be prepared.
             self.prepared = true;
-            match self.client.batch_execute(&format!("SELECT 1; PREPARE TRANSACTION '{}'", self.xid)).await {
+            let prepare = format!("PREPARE TRANSACTION '{}'", self.xid);
+            match self.client.batch_execute(&PostgresMark(&self.xid).checked(&prepare)).await {
                 Ok(()) => XaCode::Ok.into(),
                 Err(error) => self.failed(error).await,
             }
@@ -119,7 +135,7 @@ impl Branch for PostgresBranch {
 
     fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            match self.client.batch_execute("SELECT 1; COMMIT").await {
+            match self.client.batch_execute(&PostgresMark(&self.xid).checked("COMMIT")).await {
                 Ok(()) => {
                     self.ended = true;
                     XaCode::Ok.into()
@@ -139,11 +155,15 @@ impl Branch for PostgresBranch {
     fn rollback(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             self.ended = true;
-            if self.prepared {
-                settled(self.client.batch_execute(&format!("ROLLBACK PREPARED '{}'", self.xid)).await)
-            } else {
-                settled(self.client.batch_execute("ROLLBACK").await)
+            if self.lost {
+                return Answer::new(XaCode::HeuristicHazard, LOST);
             }
+            if self.prepared {
+                return settled(self.client.batch_execute(&format!("ROLLBACK PREPARED '{}'", self.xid)).await);
+            }
+            // Nothing is asked first: the question fails where a statement did, a second request would be needed, and of a
+            // transaction that was dropped what the program does next may come in between.
+            settled(self.client.batch_execute("ROLLBACK").await)
         })
     }
 }
@@ -153,13 +173,18 @@ impl Drop for PostgresBranch {
         if self.prepared || self.ended {
             return;
         }
-        // The request is queued at once by the first poll; nobody needs its answer, and without a runtime the connection
-        // is not served either.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let client = Arc::clone(&self.client);
-            runtime.spawn(async move { client.batch_execute("ROLLBACK").await });
-        }
+        // The request is queued at once by the first poll, before what the program asks of its client next; nobody needs its
+        // answer.
+        drop(self.client.batch_execute("ROLLBACK").now_or_never());
     }
+}
+
+/// Why nobody knows what became of a branch.
+const LOST: &str = "the program ended the branch itself, and whether it committed it is not known";
+
+/// Whether an error says that the transaction is not the branch's.
+fn is_missed(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|error| PostgresMark::is_missed(error.code().code(), error.message()))
 }
 
 /// The answer to a COMMIT PREPARED or ROLLBACK PREPARED.

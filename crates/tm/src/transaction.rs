@@ -2,6 +2,8 @@
 //!
 //! May use: `branch`, `drive`, `coordinator`. Must not know: resource managers, where the coordinator is.
 
+use std::future::Future;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use holdfast::Durability;
@@ -208,7 +210,12 @@ impl Drop for Transaction {
         }
         let parts = Parts { branches: std::mem::take(&mut self.branches), local: None };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
+            let mut rolled_back = Box::pin(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
+            // The first requests are on their way when this returns: what the program asks of the same connections next, a new
+            // branch for example, must not come before them.
+            if rolled_back.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                runtime.spawn(rolled_back);
+            }
         }
     }
 }

@@ -37,9 +37,11 @@ async fn real_databases_take_part_in_transactions() {
     a_database_that_cannot_prepare_is_found_out(&mut setting).await;
     both_commit_or_neither(&setting).await;
     a_statement_that_failed_is_never_committed(&setting).await;
+    a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch(&setting).await;
     a_transaction_that_is_dropped_leaves_its_connections_usable(&setting).await;
     a_deadlock_rolls_one_back(&setting).await;
     a_branch_whose_connection_is_open_is_not_believed_to_be_gone(&setting).await;
+    a_prepared_branch_that_changed_nothing_is_no_loss(&setting).await;
     prepared_branches_survive_a_restart_of_their_database(&mut setting).await;
     neighbours_are_left_alone(&setting).await;
     branches_that_changed_nothing_drop_out_when_they_may_be_asked(&setting).await;
@@ -176,6 +178,40 @@ async fn a_statement_that_failed_is_never_committed(setting: &Setting) {
     transaction.commit().await.unwrap();
 }
 
+/// What was open was committed as the branch, which had been rolled back, or committed alone; and a branch of one that was not
+/// open at all was said to be committed.
+async fn a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch(setting: &Setting) {
+    let clients = setting.reach.connect().await.unwrap();
+    let (money, prepared) = (clients.money().await, clients.prepared().await);
+    let count = "UPDATE bank.accounts SET money = money + 1 WHERE id = 2";
+    for (ending, outcome) in [
+        ("ROLLBACK; BEGIN", Some(Outcome::Hazard)),
+        ("COMMIT; BEGIN", Some(Outcome::Hazard)),
+        ("ROLLBACK AND CHAIN", Some(Outcome::Hazard)),
+        ("COMMIT AND CHAIN", Some(Outcome::Hazard)),
+        ("ROLLBACK", Some(Outcome::Hazard)),
+        ("SAVEPOINT s; RESET ALL; ROLLBACK TO s; RELEASE s", None),
+    ] {
+        for (asks, alone) in [(false, false), (true, false), (false, true)] {
+            let mut transaction = setting.coordinator.begin(Begin::default()).unwrap();
+            let xid = transaction.xid("own").unwrap();
+            let branch = PostgresBranch::start(&clients.postgres, xid).await.unwrap();
+            transaction.enlist(&name("own"), if asks { branch.asking() } else { branch }).await.unwrap();
+            if !alone {
+                let branch = MysqlBranch::start(&clients.mariadb, &transaction.xid("shop").unwrap()).await.unwrap();
+                transaction.enlist(&name("shop"), branch).await.unwrap();
+                clients.mariadb.lock().await.query_drop(format!("{count} AND 1 = 0")).await.unwrap();
+            }
+            clients.postgres.batch_execute(&format!("{ending}; SELECT 1")).await.unwrap();
+            let failed = transaction.commit().await.err();
+            assert_eq!(failed.as_ref().map(|failed| failed.outcome), outcome, "{ending}: {failed:?}");
+            let is_told = |failed: tm::Failed| failed.to_string().contains("the program ended the branch itself");
+            assert!(failed.is_none_or(is_told));
+        }
+    }
+    assert_eq!((clients.money().await, clients.prepared().await), (money, prepared));
+}
+
 async fn a_transaction_that_is_dropped_leaves_its_connections_usable(setting: &Setting) {
     let clients = setting.reach.connect().await.unwrap();
     let transaction = clients.begin(&setting.coordinator).await.unwrap();
@@ -242,6 +278,39 @@ async fn a_branch_whose_connection_is_open_is_not_believed_to_be_gone(setting: &
     let code = tokio::time::timeout(Duration::from_secs(30), committed).await.unwrap();
     assert_eq!((code, manager.commit(&xid).await.code), (XaCode::Ok, XaCode::NotKnown));
     clients.mariadb.lock().await.query_drop("DELETE FROM bank.transfers WHERE id = 'slow'").await.unwrap();
+}
+
+/// When its connection ended MariaDB let it go; the commit was refused as of one that was rolled back, which was recorded as a
+/// heuristic rollback, and people were told to compare data.
+async fn a_prepared_branch_that_changed_nothing_is_no_loss(setting: &Setting) {
+    let manager = &setting.reach.managers()[1];
+    for (statement, end) in [
+        ("SELECT 1", XaCode::ReadOnly),
+        ("SELECT * FROM bank.accounts WHERE id = 1 FOR UPDATE", XaCode::ReadOnly),
+        ("UPDATE bank.accounts SET money = money WHERE id = 1", XaCode::ReadOnly),
+        ("UPDATE bank.accounts SET money = money + 0 WHERE id = 1", XaCode::ReadOnly),
+        ("INSERT INTO bank.transfers VALUES ('kept by recovery')", XaCode::Ok),
+    ] {
+        let clients = setting.reach.connect().await.unwrap();
+        let transaction = setting.coordinator.begin(Begin::default()).unwrap();
+        let xid = transaction.xid("mariadb").unwrap();
+        let mut branch = MysqlBranch::start(&clients.mariadb, &xid).await.unwrap();
+        clients.mariadb.lock().await.query_drop(statement).await.unwrap();
+        assert_eq!(branch.prepare().await.code, XaCode::Ok);
+        drop((branch, clients));
+        let committed = async {
+            loop {
+                match manager.commit(&xid).await.code {
+                    XaCode::Retry => tokio::task::yield_now().await,
+                    code => break code,
+                }
+            }
+        };
+        assert_eq!(tokio::time::timeout(Duration::from_secs(30), committed).await.unwrap(), end, "{statement}");
+        assert!(manager.in_doubt().await.unwrap().is_empty());
+    }
+    let clients = setting.reach.connect().await.unwrap();
+    clients.mariadb.lock().await.query_drop("DELETE FROM bank.transfers WHERE id = 'kept by recovery'").await.unwrap();
 }
 
 async fn prepared_branches_survive_a_restart_of_their_database(setting: &mut Setting) {

@@ -23,16 +23,23 @@ async fn the_python_example_moves_money_and_notes_it_or_neither() {
     client.batch_execute(accounts).await.unwrap();
     let conninfo = postgres.connection();
     let port = server.resp().port().to_string();
-    let transfer = |amount: &str| -> Finished {
+    let transfer_between = |source: &str, target: &str, amount: &str| -> Finished {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/python/transfer.py");
         let mut command = Command::new(python());
-        command.arg(script).args([port.as_str(), conninfo.as_str(), "ada", "bo", amount]);
+        command.arg(script).args([port.as_str(), conninfo.as_str(), source, target, amount]);
         run(&mut command, b"", TIME_MAX)
     };
+    let transfer = |amount: &str| transfer_between("ada", "bo", amount);
     let moved = transfer("7");
     assert_eq!(moved.code, Some(0), "{}", moved.text);
     let refused = transfer("4");
     assert!(refused.code != Some(0) && refused.text.contains("violates check"), "{}", refused.text);
+
+    // It made money: an update of no row is no error.
+    for (source, target) in [("nobody", "bo"), ("ada", "nobody")] {
+        let refused = transfer_between(source, target, "1");
+        assert!(refused.code != Some(0) && refused.text.contains("there is no account nobody"), "{}", refused.text);
+    }
 
     let money = client.query("SELECT money FROM accounts ORDER BY name", &[]).await.unwrap();
     assert_eq!(money.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [3, 7]);

@@ -4,10 +4,13 @@
 //!              ▲  ▼        └── in one phase ─────▲
 //!            suspended
 //!
-//! A branch whose session has no transaction any more when it ends is *lost*: the program ended the transaction itself, and
-//! nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
+//! A branch whose session has no transaction any more when it ends, or another one, is *lost*: the program ended the
+//! transaction itself, and nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
 //!
 //! A branch that may be asked, and says that it changed nothing, ends when it is to be prepared, and has no second phase.
+//!
+//! MariaDB binds a prepared branch to its session. One that was left behind in doubt is left there: a connection of ours is opened
+//! anew for the next, and recovery finds the branch.
 //!
 //! Prepared branches of earlier connections are committed and rolled back by their names.
 //!
@@ -21,7 +24,7 @@ use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
 use crate::abi::{
     TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_HEURHAZ, XA_NOMIGRATE, XA_OK, XA_RDONLY,
-    XAER_ASYNC, XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
+    XAER_ASYNC, XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMERR, XAER_RMFAIL, XidData,
 };
 use crate::last_error;
 use crate::resource::Verb;
@@ -93,10 +96,15 @@ impl<S: Session> BranchConnection<S> {
             Verb::Rollback => match phase {
                 None if self.is_working() => XAER_PROTO,
                 None | Some(Phase::Prepared) => self.step(Step::RollbackPrepared, xid, flags),
+                // Of one in which a statement failed nothing can be asked.
+                Some(Phase::Ended) if self.session.standing() == Standing::Failed => self.step(Step::Clear, xid, flags),
                 Some(Phase::Ended) => self.step(Step::RollbackActive, xid, flags),
                 // A positive answer to an asynchronous call would be a handle.
                 Some(Phase::Lost) if flags & TMASYNC != 0 => XAER_ASYNC,
-                Some(Phase::Lost) => XA_HEURHAZ,
+                Some(Phase::Lost) => {
+                    let why = "the program ended the transaction itself, and whether it is committed is not known";
+                    last_error::refuse(XA_HEURHAZ, why)
+                }
                 phase => misplaced(phase),
             },
             Verb::Forget if phase == Some(Phase::Lost) => {
@@ -149,10 +157,33 @@ impl<S: Session> BranchConnection<S> {
                 phase => misplaced(phase),
             };
         }
-        if self.is_working() {
-            return XAER_PROTO;
+        match &self.current {
+            Some((other, Phase::Suspended)) => {
+                last_error::set(format!(
+                    "a connection is in one transaction at a time, and this one is in {other}, which is suspended: it has to \
+                     be resumed and ended first"
+                ));
+                return XAER_RMERR;
+            }
+            Some(_) if self.is_working() => return XAER_PROTO,
+            Some((left, Phase::Prepared)) if S::Dialect::BINDS_PREPARED => match self.session.reopen() {
+                Some(Ok(())) => self.current = None,
+                Some(Err(failure)) => {
+                    last_error::set(format!("cannot leave {left}, which is prepared: {failure}"));
+                    return XAER_RMFAIL;
+                }
+                None => {
+                    last_error::set(format!(
+                        "the connection has {left} prepared, and begins nothing else until that is decided: call \
+                         holdfast_tm_recover, or use another connection"
+                    ));
+                    return XAER_RMERR;
+                }
+            },
+            _ => {}
         }
         if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            last_error::set("the connection has a transaction open that the program began itself".to_owned());
             return XAER_OUTSIDE;
         }
         self.step(Step::Start, xid, flags)
@@ -171,6 +202,11 @@ impl<S: Session> BranchConnection<S> {
             last_error::set(format!("{xid}: the program ended the transaction itself"));
             self.current = Some((xid, Phase::Lost));
             return standing;
+        }
+        if standing != XA_OK {
+            let said =
+                self.session.last_failure().unwrap_or_else(|| "the client does not know why any more".to_owned());
+            last_error::set(format!("a statement failed in {xid}: {said}"));
         }
         let answer = self.step(Step::End, xid, 0);
         if answer == XA_OK { standing } else { answer }
@@ -200,24 +236,29 @@ impl<S: Session> BranchConnection<S> {
     /// The code of a step's answer, and the branch's next phase.
     fn finish(&mut self, step: Step, xid: Xid, answer: &Result<Reply, Failure>) -> c_int {
         if let Err(failure) = answer {
-            last_error::set(format!("{step:?} of {xid}: {failure}"));
+            last_error::set(format!("{} of {xid}: {failure}", step.words()));
         }
         let code = S::Dialect::judge(step, answer);
+        if S::Dialect::is_missed(answer) {
+            last_error::set(format!(
+                "{xid}: the program ended the transaction itself; another that was open is rolled back"
+            ));
+            self.clear_open(&xid);
+            self.current = Some((xid, Phase::Lost));
+            return if step == Step::RollbackActive { XA_HEURHAZ } else { code };
+        }
         match step {
             Step::Start if code == XA_OK => self.current = Some((xid, Phase::Active)),
-            Step::Start => {}
+            // What begins a branch may fail when the transaction has begun.
+            Step::Start => self.clear_open(&xid),
             // A branch that did not end well is rolled back as one that did.
             Step::End => self.current = Some((xid, Phase::Ended)),
             Step::Prepare if code == XA_OK => self.current = Some((xid, Phase::Prepared)),
             Step::Prepare if code == XAER_RMFAIL => {}
             Step::Prepare | Step::CommitOnePhase if code != XA_OK => {
                 self.current = None;
-                // XA says that the branch is gone. Where it only can be rolled back now, it is; that there is none is good.
-                if self.session.standing() != Standing::Idle
-                    && let Some(statement) = S::Dialect::statement(Step::RollbackActive, &xid)
-                {
-                    drop(self.ask(&statement));
-                }
+                // XA says that the branch is gone. Where the client is not told, that there is none is good.
+                if self.session.standing() == Standing::Untold { self.clear(&xid) } else { self.clear_open(&xid) }
             }
             Step::CommitPrepared | Step::RollbackPrepared => {
                 if code == XAER_NOTA
@@ -228,7 +269,11 @@ impl<S: Session> BranchConnection<S> {
                 }
                 self.current = None;
             }
-            _ => self.current = None,
+            // Nothing is open but where a question that went with the statement was refused.
+            _ => {
+                self.clear_open(&xid);
+                self.current = None;
+            }
         }
         code
     }
@@ -237,6 +282,20 @@ impl<S: Session> BranchConnection<S> {
     fn changed_nothing(&mut self) -> bool {
         let reply = S::Dialect::ASK.map(|question| self.ask(question));
         reply.is_some_and(|reply| reply.is_ok_and(|reply| S::Dialect::changed_nothing(&reply)))
+    }
+
+    /// Rolls back what is open, where anything is.
+    fn clear_open(&mut self, xid: &Xid) {
+        if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            self.clear(xid);
+        }
+    }
+
+    /// Rolls back what can only be rolled back now.
+    fn clear(&mut self, xid: &Xid) {
+        if let Some(statement) = S::Dialect::statement(Step::Clear, xid) {
+            drop(self.ask(&statement));
+        }
     }
 
     /// Looks whether the database does not know a prepared branch indeed. What does not answer may know it.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use tm::{BranchName, CoordinatorId, OwnerId, TransactionId, XaCode};
+use tm::{BranchName, CoordinatorId, OwnerId, PostgresMark, TransactionId, XaCode};
 
 use super::*;
-use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT};
+use crate::abi::{TMNOFLAGS, TMSUCCESS, XA_RBTIMEOUT};
 use crate::native::mariadb::MariaDb;
 use crate::native::postgres::Postgres;
 
@@ -17,6 +17,8 @@ struct Scripted<D> {
     script: VecDeque<Line>,
     sent: Option<String>,
     standing: Standing,
+    /// Whether the connection is not the program's.
+    is_ours: bool,
     dialect: PhantomData<D>,
 }
 
@@ -39,16 +41,29 @@ impl<D: Dialect> Session for Scripted<D> {
     fn standing(&self) -> Standing {
         self.standing
     }
+
+    fn reopen(&mut self) -> Option<Result<(), Failure>> {
+        self.is_ours.then_some(Ok(()))
+    }
 }
 
 fn xid() -> XidData {
+    xid_of(3)
+}
+
+fn other_xid() -> XidData {
+    xid_of(4)
+}
+
+fn xid_of(sequence: u64) -> XidData {
     let id =
-        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence: 3, deadline_ms: 0, shared: false };
+        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence, deadline_ms: 0, shared: false };
     XidData::of_branch(id, &BranchName::new("database").unwrap())
 }
 
 fn connection<D: Dialect, const N: usize>(script: [Line; N], standing: Standing) -> BranchConnection<Scripted<D>> {
-    BranchConnection::new(Scripted { script: script.into(), sent: None, standing, dialect: PhantomData })
+    let script = script.into();
+    BranchConnection::new(Scripted { script, sent: None, standing, is_ours: true, dialect: PhantomData })
 }
 
 fn done() -> Result<Reply, Failure> {
@@ -57,6 +72,11 @@ fn done() -> Result<Reply, Failure> {
 
 fn refused(state: &str, number: u32) -> Result<Reply, Failure> {
     Err(Failure::Refused { state: state.to_owned(), number, text: "no".to_owned() })
+}
+
+/// How the statement begins that does this to a branch which is looked for first.
+fn checked(statement: &str) -> &'static str {
+    PostgresMark(&xid().to_xid().unwrap()).checked(statement).leak()
 }
 
 fn lost() -> Result<Reply, Failure> {
@@ -92,6 +112,7 @@ fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
     for (verb, flags, statement) in
         [(Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION"), (Verb::Commit, TMONEPHASE, "COMMIT")]
     {
+        let statement = checked(statement);
         let cancelled = |standing| (statement, refused("57014", 0), standing);
         let rollback = ("ROLLBACK", done(), Standing::Idle);
         let mut left = connection([begin(), cancelled(Standing::Failed), rollback, begin()], Standing::Idle);
@@ -104,4 +125,70 @@ fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
             assert!(connection.session.script.is_empty());
         }
     }
+}
+
+/// What was open was committed, and the branch's own work had been rolled back long before, or committed alone.
+#[test]
+fn a_transaction_that_is_not_the_branchs_is_neither_prepared_nor_committed() {
+    let text =
+        "invalid input: the branch is not open any more, and another transaction may be: the program ended it itself";
+    let other = || Err(Failure::Refused { state: "22P02".to_owned(), number: 0, text: text.to_owned() });
+    for (verb, flags, statement, answer) in [
+        (Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION", XAER_PROTO),
+        (Verb::Commit, TMONEPHASE, "COMMIT", XAER_PROTO),
+        (Verb::Rollback, TMNOFLAGS, "ROLLBACK", XA_HEURHAZ),
+    ] {
+        let script = [
+            ("BEGIN; SET LOCAL", done(), Standing::Open),
+            (checked(statement), other(), Standing::Failed),
+            ("ROLLBACK", done(), Standing::Idle),
+            ("BEGIN; SET LOCAL", done(), Standing::Open),
+        ];
+        let mut connection = connection::<Postgres, 4>(script, Standing::Idle);
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(verb, &xid(), flags), answer);
+        assert!(last_error::text().contains("ended the transaction itself"), "{}", last_error::text());
+        assert_eq!(connection.call(Verb::Rollback, &xid(), TMNOFLAGS), XA_HEURHAZ);
+        assert_eq!(connection.call(Verb::Forget, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert!(connection.session.script.is_empty());
+    }
+}
+
+/// A statement of two parts fails as a whole, and what began the transaction had been done.
+#[test]
+fn a_branch_that_does_not_begin_leaves_no_transaction_in_the_session() {
+    let script = [("BEGIN; SET LOCAL", refused("57014", 0), Standing::Failed), ("ROLLBACK", done(), Standing::Idle)];
+    let mut connection = connection::<Postgres, 2>(script, Standing::Idle);
+    assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XAER_RMERR);
+    assert!(connection.session.script.is_empty());
+}
+
+/// The code was that of an error for ever, and one said later that it had passed: MariaDB binds a prepared branch to its
+/// connection, whatever the coordinator does.
+#[test]
+fn a_branch_left_in_doubt_does_not_keep_the_next_from_beginning() {
+    for (is_ours, answer) in [(true, XA_OK), (false, XAER_RMERR)] {
+        let step = |statement| (statement, done(), Standing::Untold);
+        let script = [step("XA START"), step("XA END"), step("XA PREPARE"), step("XA START")];
+        let mut connection = connection::<MariaDb, 4>(script, Standing::Untold);
+        connection.session.is_ours = is_ours;
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMSUCCESS), XA_OK);
+        assert_eq!(connection.call(Verb::Prepare, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::Start, &other_xid(), TMNOFLAGS), answer);
+        let is_told = last_error::text().contains("holdfast_tm_recover, or use another connection");
+        assert!(is_ours || is_told, "{}", last_error::text());
+    }
+}
+
+#[test]
+fn a_connection_whose_transaction_is_suspended_begins_no_other() {
+    let mut connection = connection::<Postgres, 1>([("BEGIN", done(), Standing::Open)], Standing::Idle);
+    assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+    assert_eq!(connection.call(Verb::End, &xid(), TMSUSPEND), XA_OK);
+    assert_eq!(connection.call(Verb::Start, &other_xid(), TMNOFLAGS), XAER_RMERR);
+    assert!(last_error::text().contains("which is suspended: it has to be resumed"), "{}", last_error::text());
+    assert_eq!(connection.call(Verb::Start, &xid(), TMRESUME), XA_OK);
 }

@@ -18,6 +18,23 @@ pub(crate) enum Step {
     CommitPrepared,
     RollbackActive,
     RollbackPrepared,
+    /// Rolls back what is open in the session, whatever it is.
+    Clear,
+}
+
+impl Step {
+    /// What is done, for people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Start => "beginning",
+            Self::End => "ending",
+            Self::Prepare => "preparing",
+            Self::CommitOnePhase => "committing",
+            Self::CommitPrepared => "committing what is prepared",
+            Self::RollbackActive | Self::Clear => "rolling back",
+            Self::RollbackPrepared => "rolling back what is prepared",
+        }
+    }
 }
 
 pub(crate) trait Dialect {
@@ -27,6 +44,9 @@ pub(crate) trait Dialect {
     /// The XA code of an answer.
     fn judge(step: Step, answer: &Result<Reply, Failure>) -> c_int;
 
+    /// Whether an answer says that what is open in the session is not the branch: the program ended that itself.
+    fn is_missed(answer: &Result<Reply, Failure>) -> bool;
+
     /// The XA code of ending a branch whose session stands so.
     fn judge_end(standing: Standing) -> c_int;
 
@@ -35,6 +55,9 @@ pub(crate) trait Dialect {
 
     /// Whether such an answer says that it did not.
     fn changed_nothing(reply: &Reply) -> bool;
+
+    /// Whether a session that prepared a branch begins no other until that one is decided.
+    const BINDS_PREPARED: bool;
 
     /// The statement that lists what is prepared.
     const LIST: &'static str;

@@ -20,6 +20,7 @@ const CLIENT_ERRORS: std::ops::Range<u32> = 2000..3000;
 const LAST_WORDS: &[u32] = &[1053, 1927, 4031];
 
 /// Of `enum mysql_option`.
+const OPT_RECONNECT: c_uint = 20;
 const OPT_SSL_VERIFY_SERVER_CERT: c_uint = 21;
 const OPT_SSL_KEY: c_uint = 25;
 const OPT_SSL_CERT: c_uint = 26;
@@ -43,6 +44,8 @@ struct Libmariadb {
     options: unsafe extern "C" fn(*mut c_void, c_uint, *const c_void) -> c_int,
     connect: Connect,
     close: unsafe extern "C" fn(*mut c_void),
+    /// Not in every client that goes by the library's name.
+    reconnect: Option<unsafe extern "C" fn(*mut c_void) -> c_char>,
     send_query: unsafe extern "C" fn(*mut c_void, *const c_char, c_ulong) -> c_int,
     read_query_result: unsafe extern "C" fn(*mut c_void) -> c_char,
     store_result: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
@@ -67,6 +70,7 @@ impl Libmariadb {
                 options: *library.get(b"mysql_options\0").map_err(missing)?,
                 connect: *library.get(b"mysql_real_connect\0").map_err(missing)?,
                 close: *library.get(b"mysql_close\0").map_err(missing)?,
+                reconnect: library.get(b"mariadb_reconnect\0").ok().map(|found| *found),
                 send_query: *library.get(b"mysql_send_query\0").map_err(missing)?,
                 read_query_result: *library.get(b"mysql_read_query_result\0").map_err(missing)?,
                 store_result: *library.get(b"mysql_store_result\0").map_err(missing)?,
@@ -223,6 +227,26 @@ impl Session for MariaSession {
 
     fn standing(&self) -> Standing {
         Standing::Untold
+    }
+
+    /// A reset of the session does less: InnoDB refuses every statement after it (MariaDB 10.11).
+    fn reopen(&mut self) -> Option<Result<(), Failure>> {
+        if !self.owned {
+            return None;
+        }
+        let Some(reconnect) = self.libmariadb.reconnect else {
+            return Some(Err(Failure::Lost(format!("{LIBRARY} cannot reconnect"))));
+        };
+        // Allowed for this call alone: a connection that is lost must never come back by itself, without its branch.
+        let (on, off): (c_char, c_char) = (1, 0);
+        // SAFETY: the connection is ours and open; a flag is one byte and copied during the call.
+        let failed = unsafe {
+            (self.libmariadb.options)(self.connection, OPT_RECONNECT, std::ptr::from_ref(&on).cast());
+            let failed = reconnect(self.connection) != 0;
+            (self.libmariadb.options)(self.connection, OPT_RECONNECT, std::ptr::from_ref(&off).cast());
+            failed
+        };
+        Some(if failed { Err(self.failure()) } else { Ok(()) })
     }
 }
 

@@ -18,6 +18,8 @@ const COMMAND_OK: c_int = 1;
 const TUPLES_OK: c_int = 2;
 /// `PG_DIAG_SQLSTATE`.
 const SQLSTATE: c_int = 'C' as c_int;
+/// `PG_DIAG_MESSAGE_PRIMARY`.
+const MESSAGE: c_int = 'M' as c_int;
 
 /// The functions, with the names that libpq gives them.
 struct Libpq {
@@ -171,11 +173,13 @@ impl PgSession {
 
     fn refusal(&self, result: *mut c_void) -> Failure {
         // SAFETY: the result is one that libpq returned and that is not cleared; a missing field is null.
-        let (state, message) = unsafe {
-            let state = (self.libpq.result_error_field)(result, SQLSTATE);
-            (text(state), text((self.libpq.result_error_message)(result)))
+        let (state, message, all) = unsafe {
+            let field = |field| text((self.libpq.result_error_field)(result, field));
+            (field(SQLSTATE), field(MESSAGE), text((self.libpq.result_error_message)(result)))
         };
-        Failure::Refused { state, number: 0, text: message }
+        // A program may have set its connection to say the SQLSTATE alone.
+        let text = if all.contains(&message) { all } else { message };
+        Failure::Refused { state, number: 0, text }
     }
 }
 
@@ -206,7 +210,8 @@ impl Session for PgSession {
             };
             // SAFETY: the result is cleared once, here.
             unsafe { (self.libpq.clear)(result) };
-            answer.get_or_insert(this);
+            // Of several statements in one the last says what was done, or the one that failed, which nothing follows.
+            answer = Some(this);
         }
         // SAFETY: the connection is libpq's.
         let connected = unsafe { (self.libpq.status)(self.connection) } == CONNECTION_OK;
@@ -215,6 +220,12 @@ impl Session for PgSession {
             Some(Err(refusal)) if connected => Err(refusal),
             _ => Err(self.lost()),
         }
+    }
+
+    fn last_failure(&self) -> Option<String> {
+        // SAFETY: the connection is libpq's; its message is a string, empty after what went well.
+        let said = text(unsafe { (self.libpq.error_message)(self.connection) });
+        (!said.is_empty()).then_some(said)
     }
 
     fn standing(&self) -> Standing {

@@ -29,7 +29,7 @@ impl Dialect for MariaDb {
             Step::Prepare => format!("XA PREPARE {name}"),
             Step::CommitOnePhase => format!("XA COMMIT {name} ONE PHASE"),
             Step::CommitPrepared => format!("XA COMMIT {name}"),
-            Step::RollbackActive | Step::RollbackPrepared => format!("XA ROLLBACK {name}"),
+            Step::RollbackActive | Step::RollbackPrepared | Step::Clear => format!("XA ROLLBACK {name}"),
         })
     }
 
@@ -42,6 +42,9 @@ impl Dialect for MariaDb {
         let prepared = matches!(step, Step::CommitPrepared | Step::RollbackPrepared);
         match number {
             1397 => XAER_NOTA,
+            // Of a prepared branch this is said only of one that changed nothing: when its session ends the server lets it go, and
+            // keeps the name (MariaDB, `trans_xa_detach`). One with changes is committed, or not known.
+            1402 if prepared => XA_OK,
             // What else is said about a prepared branch leaves it as it is.
             _ if prepared => XAER_RMFAIL,
             1398 => XAER_INVAL,
@@ -59,6 +62,11 @@ impl Dialect for MariaDb {
         }
     }
 
+    /// MariaDB lets nobody end a branch by other statements.
+    fn is_missed(_: &Result<Reply, Failure>) -> bool {
+        false
+    }
+
     fn judge_end(_: Standing) -> c_int {
         XA_OK
     }
@@ -69,6 +77,8 @@ impl Dialect for MariaDb {
     fn changed_nothing(_: &Reply) -> bool {
         false
     }
+
+    const BINDS_PREPARED: bool = true;
 
     const LIST: &'static str = "XA RECOVER";
 
@@ -102,7 +112,7 @@ fn listed(row: &[Vec<u8>]) -> Option<Xid> {
 #[cfg(test)]
 mod tests {
     use super::{Dialect, Failure, MariaDb, Reply, Step, literal};
-    use crate::abi::{XA_RBDEADLOCK, XAER_NOTA, XAER_PROTO, XAER_RMFAIL};
+    use crate::abi::{XA_OK, XA_RBDEADLOCK, XA_RBROLLBACK, XAER_NOTA, XAER_PROTO, XAER_RMFAIL};
     use tm::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
 
     fn xid() -> Xid {
@@ -135,5 +145,7 @@ mod tests {
         assert_eq!(MariaDb::judge(Step::Start, &refused(1399)), XAER_PROTO);
         assert_eq!(MariaDb::judge(Step::CommitPrepared, &refused(1397)), XAER_NOTA);
         assert_eq!(MariaDb::judge(Step::CommitPrepared, &refused(1213)), XAER_RMFAIL);
+        assert_eq!(MariaDb::judge(Step::CommitPrepared, &refused(1402)), XA_OK);
+        assert_eq!(MariaDb::judge(Step::Prepare, &refused(1402)), XA_RBROLLBACK);
     }
 }

@@ -1,13 +1,13 @@
 //! Two-phase commit as PostgreSQL says it: `BEGIN`, `PREPARE TRANSACTION`, `COMMIT PREPARED`, `ROLLBACK PREPARED`.
 //!
 //! A prepared transaction belongs to nobody's session, so any connection to the database may end it. Its name is the text
-//! of the branch's id.
+//! of the branch's id. What ends a transaction looks first whether it is the branch's: `postgres_mark.rs` in `tm`.
 //!
 //! May use: `dialect`. Must not know: libpq.
 
 use std::ffi::c_int;
 
-use tm::Xid;
+use tm::{PostgresMark, Xid};
 
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Standing};
@@ -23,12 +23,13 @@ impl Dialect for Postgres {
     fn statement(step: Step, xid: &Xid) -> Option<String> {
         // The text of an id has no character that means something in a string literal.
         Some(match step {
-            Step::Start => "BEGIN".to_owned(),
+            Step::Start => PostgresMark(xid).begin(),
             Step::End => return None,
-            Step::Prepare => format!("PREPARE TRANSACTION '{xid}'"),
-            Step::CommitOnePhase => "COMMIT".to_owned(),
+            Step::Prepare => PostgresMark(xid).checked(&format!("PREPARE TRANSACTION '{xid}'")),
+            Step::CommitOnePhase => PostgresMark(xid).checked("COMMIT"),
             Step::CommitPrepared => format!("COMMIT PREPARED '{xid}'"),
-            Step::RollbackActive => "ROLLBACK".to_owned(),
+            Step::RollbackActive => PostgresMark(xid).checked("ROLLBACK"),
+            Step::Clear => "ROLLBACK".to_owned(),
             Step::RollbackPrepared => format!("ROLLBACK PREPARED '{xid}'"),
         })
     }
@@ -39,6 +40,7 @@ impl Dialect for Postgres {
             (Step::Prepare | Step::CommitOnePhase, Ok(reply)) if reply.tag == "ROLLBACK" => XA_RBROLLBACK,
             (_, Ok(_)) => XA_OK,
             (_, Err(Failure::Lost(_))) => XAER_RMFAIL,
+            (_, Err(_)) if Self::is_missed(answer) => XAER_PROTO,
             (Step::Start, Err(Failure::Refused { .. })) => XAER_RMERR,
             (Step::CommitPrepared | Step::RollbackPrepared, Err(Failure::Refused { state, .. })) => {
                 // 42704: there is no such prepared transaction. Everything else says nothing about it.
@@ -46,6 +48,10 @@ impl Dialect for Postgres {
             }
             (_, Err(Failure::Refused { state, .. })) => rolled_back(state),
         }
+    }
+
+    fn is_missed(answer: &Result<Reply, Failure>) -> bool {
+        matches!(answer, Err(Failure::Refused { state, text, .. }) if PostgresMark::is_missed(state, text))
     }
 
     fn judge_end(standing: Standing) -> c_int {
@@ -63,6 +69,8 @@ impl Dialect for Postgres {
         reply.rows.first().and_then(|row| row.first()).is_some_and(|answer| answer == b"t")
     }
 
+    const BINDS_PREPARED: bool = false;
+
     const LIST: &'static str = "SELECT gid FROM pg_prepared_xacts \
         WHERE database = current_database() AND gid LIKE 'hfxa1.%' ORDER BY prepared";
 
@@ -77,6 +85,8 @@ fn rolled_back(state: &str) -> c_int {
     match state {
         "40P01" => XA_RBDEADLOCK,
         "40001" => XA_RBTRANSIENT,
+        // A statement failed before, and now the question did whether it is the branch.
+        "25P02" => XA_RBROLLBACK,
         "57014" | "25P03" => XA_RBTIMEOUT,
         state if state.starts_with("23") || state == "40002" => XA_RBINTEGRITY,
         state if state.starts_with("08") => XA_RBCOMMFAIL,

@@ -3,6 +3,7 @@
  * resource managers, and prints what each answers.
  *
  *   open close begin commit rollback recover error    as in play.c
+ *   suspend resume=ID
  *   pg=SQL ma=SQL          runs a statement on the thread's connection: its first value, or what went wrong
  *   tm                     a manager with connections of our own: DATABASE_PG and DATABASE_SOCKET say where to
  *   tm-asking              the same, and branches in PostgreSQL may be asked whether they changed anything
@@ -103,6 +104,12 @@ static const char *play(const char *word) {
     struct holdfast_recovered found;
     const char *value = strchr(word, '=');
     size_t length = value ? (size_t)(value - word) : strlen(word);
+    if (is(word, "suspend")) {
+        static char id[HOLDFAST_ID_SIZE];
+        int code = holdfast_suspend(id, sizeof id);
+        return code == TX_OK ? id : tx_name(code);
+    }
+    if (!strncmp(word, "resume", length)) return tx_name(holdfast_resume(value + 1));
     if (is(word, "open")) return tx_name(tx_open());
     if (is(word, "close")) return tx_name(tx_close());
     if (is(word, "begin")) return tx_name(tx_begin());

@@ -18,6 +18,8 @@ struct Table {
     /// Votes of shared transactions.
     votes: BTreeMap<String, BTreeMap<String, Option<String>>>,
     aborted: BTreeSet<String>,
+    /// Whether whoever asks for a decision is hung up on.
+    hangs_up: bool,
 }
 
 pub(crate) struct Coordinator {
@@ -56,6 +58,11 @@ impl Coordinator {
         (table.connections, table.owners)
     }
 
+    /// From now on decisions are not answered, or are again.
+    pub(crate) fn hang_up(&self, hangs_up: bool) {
+        self.table.lock().unwrap().hangs_up = hangs_up;
+    }
+
     /// Whether every owner so far has ended.
     pub(crate) fn is_alone(&self) -> bool {
         let table = self.table.lock().unwrap();
@@ -70,6 +77,10 @@ fn serve(stream: &TcpStream, table: &Mutex<Table>) {
     let mut from = BufReader::new(stream);
     while let Some(words) = request(&mut from) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let is_decision = matches!(words[0], "XA.COMMIT" | "XA.ROLLBACK" | "XA.RECOVER");
+        if is_decision && table.lock().unwrap().hangs_up {
+            break;
+        }
         let reply = answer(&mut table.lock().unwrap(), &words, &mut own);
         if to.write_all(reply.as_bytes()).is_err() {
             break;

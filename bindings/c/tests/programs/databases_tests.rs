@@ -93,10 +93,10 @@ fn both_databases_commit_or_none() {
     // A statement fails in one: both are rolled back, and the connections go on.
     let (again, fourth) = (work(1), work(4));
     let words = [
-        "open", "begin", &fourth[1], &again[0], "commit", "begin", &fourth[0], &fourth[1], "commit", "begin",
+        "open", "begin", &fourth[1], &again[0], "commit", "error", "begin", &fourth[0], &fourth[1], "commit", "begin",
         &again[1], "rollback",
     ];
-    let answers = databases.play(&stage, &words);
+    let mut answers = databases.play(&stage, &words);
     let expected = [
         "TX_OK",
         "TX_OK",
@@ -111,6 +111,9 @@ fn both_databases_commit_or_none() {
         "error 1062",
         "TX_OK",
     ];
+    let why = answers.remove(5);
+    assert!(why.contains("`pg` answered XA_RBROLLBACK: a statement failed in hfxa1."), "{why}");
+    assert!(why.contains("duplicate key value violates unique constraint"), "{why}");
     assert_eq!(values(&answers), expected);
     assert_eq!(databases.counts("t"), ["3", "3", "0", "nothing"]);
 
@@ -294,6 +297,120 @@ fn branches_that_changed_nothing_drop_out_when_they_may_be_asked() {
         assert_eq!(values(&answers)[words.len() - 1], expected, "{id}: {answers:?}");
     }
     assert_eq!(databases.counts("t"), ["2", "6", "0", "nothing"]);
+}
+
+/// `ROLLBACK; BEGIN` looked like the branch still: the new transaction was prepared under its name, and `TX_OK` answered.
+#[test]
+fn a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch() {
+    let databases = databases("t");
+    let (plain, mut asking) = (databases.stage(""), Stage::new());
+    asking.add_coordinator("default");
+    let kind = "kind = \"postgres\"\nasks_read_only = true";
+    asking.add_resource_manager("default", "pg", kind, &databases.postgres.conninfo());
+    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
+    asking.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let (mut row, mut committed) = (0, 0);
+    for (ending, end, expected) in [
+        ("ROLLBACK; BEGIN", "commit", "TX_HAZARD"),
+        ("COMMIT; BEGIN", "commit", "TX_HAZARD"),
+        ("ROLLBACK AND CHAIN", "commit", "TX_HAZARD"),
+        ("COMMIT AND CHAIN", "commit", "TX_HAZARD"),
+        ("ROLLBACK", "commit", "TX_HAZARD"),
+        ("COMMIT; BEGIN", "rollback", "TX_HAZARD"),
+        // What is the branch's still.
+        ("SAVEPOINT s; DELETE FROM t; ROLLBACK TO s", "commit", "TX_OK"),
+        ("SAVEPOINT s; RESET ALL; ROLLBACK TO s; RELEASE s", "commit", "TX_OK"),
+    ] {
+        for (stage, manager) in [(&plain, "tm"), (&asking, "tm-asking")] {
+            row += 1;
+            let (first, second) = (format!("INSERT INTO t VALUES ({row})"), format!("INSERT INTO t VALUES (-{row})"));
+            let statements = [first, ending.to_owned()];
+            let pg = statements.each_ref().map(|statement| format!("pg={statement}"));
+            let words = ["open", "begin", &pg[0], &pg[1], &format!("ma={second}"), end, "error", "begin", "commit"];
+            let answers = databases.play(stage, &words);
+            let answers = values(&answers);
+            assert_eq!((answers[5], &answers[7..]), (expected, &["TX_OK", "TX_OK"][..]), "{ending}: {answers:?}");
+            let is_told = answers[6].contains("the program ended the transaction itself");
+            assert_eq!(is_told, expected == "TX_HAZARD", "{answers:?}");
+
+            row += 1;
+            let (first, second) = (format!("INSERT INTO t VALUES ({row})"), format!("INSERT INTO t VALUES (-{row})"));
+            let own = [first, ending.to_owned()].map(|statement| format!("own-pg={statement}"));
+            let (of_maria, end) = (format!("own-ma={second}"), format!("tx-{end}"));
+            let words = [manager, "tx-begin", &own[0], &own[1], &of_maria, &end, "tx-free", "tx-begin", "tx-commit"];
+            let answers = databases.play(&plain, &words);
+            let answers = values(&answers);
+            assert_eq!((answers[5], &answers[7..]), (expected, &["TX_OK", "TX_OK"][..]), "{ending}: {answers:?}");
+            if expected == "TX_OK" {
+                committed += 2;
+            }
+            let counts = databases.counts("t");
+            assert_eq!((&counts[1], &counts[2..]), (&committed.to_string(), &["0", "nothing"].map(str::to_owned)[..]));
+        }
+    }
+    // One branch alone, and one that is voted for.
+    let mut alone = Stage::new();
+    alone.add_coordinator("default");
+    alone.add_resource_manager("default", "pg", "kind = \"postgres\"", &databases.postgres.conninfo());
+    let words = ["open", "begin", "pg=ROLLBACK", "pg=BEGIN", "pg=INSERT INTO t VALUES (1000)", "commit"];
+    assert_eq!(values(&databases.play(&alone, &words))[5], "TX_HAZARD");
+    let words = ["tm", "tx-shared", "own-pg=ROLLBACK; BEGIN", "own-pg=INSERT INTO t VALUES (1000)", "tx-suspend"];
+    assert_eq!(values(&databases.play(&plain, &words))[4], "TX_HAZARD");
+    let found = ["tm", "own-pg=SELECT count(*) FROM t WHERE id = 1000"];
+    assert_eq!(values(&databases.play(&plain, &found))[1], "0");
+}
+
+/// `TX_FAIL`, which says that the program cannot go on, for as long as the thread had its connection to MariaDB.
+#[test]
+fn a_transaction_left_in_doubt_does_not_keep_the_next_from_beginning() {
+    let databases = databases("t");
+    let mut stage = Stage::new();
+    stage.add_coordinator("default");
+    stage.add_line("patience_ms = 300");
+    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
+    stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &databases.postgres.conninfo());
+    stage.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second, third) = (work(1), work(2), work(3));
+    let words = [
+        "open", "begin", &first[0], &first[1], "wait", "commit", "begin", &second[0], &second[1], "rollback", "wait",
+        "begin", &third[0], &third[1], "commit", "recover", "recover",
+    ];
+    let mut player = Player::start(&databases, &stage, "", &words);
+    player.skip(4);
+    stage.coordinator.hang_up(true);
+    player.go_on();
+    let answers: Vec<String> = (0..5).map(|_| player.next()).collect();
+    assert_eq!(answers[0], "TX_HAZARD");
+    assert_eq!(answers[1..], ["TX_OK", "done", "done", "TX_OK"]);
+    stage.coordinator.hang_up(false);
+    player.go_on();
+    let answers: Vec<String> = (0..5).map(|_| player.next()).collect();
+    assert_eq!(answers[..4], ["TX_OK", "done", "done", "TX_OK"]);
+    assert_eq!(player.next(), "committed=0,rolled-back=0,left=0", "{answers:?}");
+    player.end();
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+
+    // On a connection of the program's own it is the program that does something about it.
+    let words = ["tm", "tx-shared", "own-ma=INSERT INTO t VALUES (5)", "tx-suspend", "tx-free", "tx-begin", "error"];
+    let answers = databases.play(&stage, &words);
+    assert_eq!(values(&answers)[5], "TX_ERROR", "{answers:?}");
+    assert!(answers[6].contains("call holdfast_tm_recover, or use another connection"), "{answers:?}");
+}
+
+/// It was `TX_FAIL`, which says that the program cannot go on.
+#[test]
+fn a_thread_whose_connections_are_in_a_suspended_transaction_begins_no_other() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    let mut player =
+        Player::start(&databases, &stage, "", &["open", "begin", "suspend", "begin", "error", "wait", "close"]);
+    player.skip(3);
+    assert_eq!(player.next(), "TX_ERROR");
+    let why = player.next();
+    assert!(why.contains("`pg`") && why.contains("which is suspended"), "{why}");
+    player.go_on();
+    player.end();
 }
 
 #[test]

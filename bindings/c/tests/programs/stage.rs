@@ -101,6 +101,11 @@ impl Stage {
         writeln!(self.profiles, "[profiles.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
     }
 
+    /// One more line of what was added last.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        writeln!(self.profiles, "{line}").unwrap();
+    }
+
     /// A coordinator in the program, with a directory of its own.
     pub(crate) fn add_embedded_coordinator(&mut self, profile: &str) {
         let directory = self.decisions();

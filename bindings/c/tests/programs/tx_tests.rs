@@ -291,3 +291,25 @@ fn a_program_decides_for_itself() {
     let decisions = tm::Embedded::open(&stage.decisions(), holdfast::Options::default()).unwrap();
     assert!(decisions.list("0").unwrap().transactions.is_empty());
 }
+
+/// `holdfast_last_error` told of a failure of long before, after calls that were refused and commits that came too late.
+#[test]
+fn every_call_that_fails_says_why() {
+    let stage = Stage::of_monkeys(&[(STATIC, "commit XA_RBDEADLOCK")]);
+    let output = stage.run(&compile("reasons", &[]), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let mut lines: Vec<&str> = text.lines().collect();
+    assert!(lines.pop().unwrap().contains("no profile before"), "what goes well clears nothing");
+    assert_eq!(lines.len(), 54, "{text}");
+    for line in &lines {
+        let [_, code, reason] = line.split(" | ").collect::<Vec<_>>().try_into().unwrap();
+        assert!(code.starts_with("TX_") && code != "TX_OK", "{line}");
+        assert!(!reason.contains("no profile before") && !reason.is_empty(), "{line}");
+    }
+    let told = |call: &str, why: &str| lines.iter().any(|line| line.starts_with(call) && line.contains(why));
+    assert!(told("tx_commit() | TX_ROLLBACK", "xa_commit of `monkey0` answered XA_RBDEADLOCK"), "{text}");
+    assert!(told("tx_commit() | TX_ROLLBACK", "took longer than it may"), "{text}");
+    assert!(told("holdfast_tx_commit(tx) | TX_ROLLBACK", "took longer than it may"), "{text}");
+    assert!(told("holdfast_tx_begin(tm, -1", "a timeout is 0 seconds or more, not -1"), "{text}");
+}
