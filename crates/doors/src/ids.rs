@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 /// They begin below this power of two: with what is added, all stay exact where numbers are doubles.
 const BEGIN_BITS: u32 = 52;
 /// As much as two that follow each other may differ.
-const STEP_MAX: u64 = 1 << 16;
+const STEP_MAX: u64 = 1 << 8;
 
 /// A number that differs from run to run, and from call to call; no secret.
 pub(crate) fn fresh() -> u64 {

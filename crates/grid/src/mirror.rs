@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use holdfast::space::{Definition, Entries, Storage};
 use holdfast::{Error, ErrorKind, Position, Result};
 use tm::DatabaseTls;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::backoff::Backoff;
 pub use load::{Loaded, Loader};
@@ -137,6 +137,8 @@ struct Shared {
     stopping: Notify,
     /// Positions of batches that a [`Loader`] wrote, and that have no need to go back; held while one is written.
     loaded: Mutex<BTreeSet<Position>>,
+    /// True from when it is to stop: for loads beside it.
+    stops: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -176,11 +178,18 @@ impl Mirror {
             wake: Notify::new(),
             stopping: Notify::new(),
             loaded: Mutex::default(),
+            stops: watch::Sender::new(false),
         });
+        // Here and not in the thread: from when this returns, compaction lets go of nothing that the target may not have.
+        let first = shared.first()?;
         let of_thread = Arc::clone(&shared);
         let runtime = target::runtime()?;
         let thread = std::thread::Builder::new().name("mirror".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(of_thread.run()));
+        let thread = thread.spawn(move || {
+            runtime.block_on(of_thread.run(first));
+            // A name that is being looked up is waited for by nobody.
+            runtime.shutdown_background();
+        });
         let thread = thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread: {error}")))?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -200,6 +209,7 @@ impl Mirror {
     /// Tells it to stop, and does not wait: it does when what is in work is in the target, or cannot be now. Loads beside it that are under way end with `Closed`.
     pub fn request_stop(&self) {
         self.shared.state().stops = true;
+        self.shared.stops.send_replace(true);
         self.shared.wake.notify_one();
         self.shared.stopping.notify_one();
         self.shared.changed.notify_all();
@@ -232,9 +242,9 @@ impl Shared {
         if self.flush(wait) {
             return Ok(());
         }
-        self.check_goes_on()?;
-        let stats = self.state().stats.clone();
+        let (stats, stops) = (self.state().stats.clone(), *self.stops.borrow());
         Err(match (stats.ended, stats.trouble) {
+            (None, _) if stops => stopped(),
             (Some(why), _) => Error::new(ErrorKind::Unavailable, format!("the mirror beside it has ended: {why}")),
             (None, why) => {
                 let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
@@ -245,7 +255,7 @@ impl Shared {
     }
 
     fn check_goes_on(&self) -> Result<()> {
-        if self.state().stops { Err(Error::new(ErrorKind::Closed, "the mirror beside it was stopped")) } else { Ok(()) }
+        if *self.stops.borrow() { Err(stopped()) } else { Ok(()) }
     }
 
     fn flush(&self, wait: Duration) -> bool {
@@ -263,6 +273,10 @@ impl Shared {
         }
         true
     }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Closed, "the mirror beside it was stopped")
 }
 
 fn check(definition: &Definition, mapping: &dyn Mapping) -> Result<()> {

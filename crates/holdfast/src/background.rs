@@ -145,6 +145,9 @@ fn compaction_step(inner: &Inner) -> Option<Duration> {
 impl Inner {
     /// A step of compaction. That a piece was moved is no news: what fails may be the end of its segment, again and again.
     fn compact_and_tell(&self) -> Result<Duration> {
+        if self.compactor.is_held() {
+            return Ok(LOOK_INTERVAL);
+        }
         let before = self.compactor.stats().segments;
         let stepped = self.compact_step();
         if stepped.is_ok() && self.compactor.stats().segments == before {

@@ -24,7 +24,7 @@ mod choice;
 mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub(crate) struct Compactor {
     ended: AtomicU64,
     /// Whether segments are missing that a ledger has not heard all of.
     is_led_over_gap: bool,
+    /// Whether the background waits for [`Store::release_compaction`].
+    is_held: AtomicBool,
 }
 
 #[derive(Default)]
@@ -156,8 +158,13 @@ impl From<Error> for Failed {
 
 impl Compactor {
     /// With nothing done yet.
-    pub(crate) fn new(is_led_over_gap: bool) -> Self {
-        Self { is_led_over_gap, ..Self::default() }
+    pub(crate) fn new(is_led_over_gap: bool, is_held: bool) -> Self {
+        Self { is_led_over_gap, is_held: AtomicBool::new(is_held), ..Self::default() }
+    }
+
+    /// Whether the background is to compact nothing yet.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Acquire)
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -519,6 +526,13 @@ impl Inner {
 }
 
 impl Store {
+    /// Lets the background compact, where [`crate::Options::holds_compaction`] has it wait for this.
+    pub fn release_compaction(&self) {
+        let inner = self.inner();
+        inner.compactor.is_held.store(false, Ordering::Release);
+        inner.compaction_wake.raise();
+    }
+
     /// Asks for a compaction run: everything that is worth it is compacted, whatever the schedule, by the background
     /// threads. Does not wait.
     ///

@@ -37,6 +37,9 @@ pub struct Options {
     pub scrub_bytes_per_second: u64,
     /// When and how fast the journal is compacted. Default: see [`CompactionOptions`].
     pub compaction: CompactionOptions,
+    /// Whether the background compacts nothing before [`crate::Store::release_compaction`]: whoever needs what lies behind a bookmark, as
+    /// mirrors and listeners do, begins in between, and says so before it goes. Default: false.
+    pub holds_compaction: bool,
     /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
     pub series: SeriesOptions,
     /// Whether memory of the *whole process* that is in use anyway is made into pages of 2 MiB, in the background. That takes no memory
@@ -73,6 +76,7 @@ impl Default for Options {
             tree: Some(TreeSize::default()),
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
+            holds_compaction: false,
             series: SeriesOptions::default(),
             large_pages: false,
             trouble: None,

@@ -188,7 +188,7 @@ impl Store {
             scrub_wake: Arc::new(Signal::new()),
             pages_wake: Arc::new(Signal::new()),
             compaction_wake: Arc::new(Signal::new()),
-            compactor: Compactor::new(is_led_over_gap),
+            compactor: Compactor::new(is_led_over_gap, options.holds_compaction),
             jobs: Jobs::default(),
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),

@@ -580,3 +580,23 @@ proptest! {
         }
     }
 }
+
+/// A mirror that was started behind the opening found that what it had not had yet was gone.
+#[test]
+fn what_is_held_is_compacted_by_nobody_before_it_is_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let compaction =
+        CompactionOptions { keep_bytes: 0, dead_percent: 5, bytes_per_second: 0, ..CompactionOptions::default() };
+    let options = Options { compaction, holds_compaction: true, ..options() };
+    let world = World { threads: false, ..World::real(dir.path(), &options.limits) };
+    let store = Store::open_in(&world, dir.path(), options).unwrap();
+    // Each is dead as soon as the next is there.
+    let step = || {
+        put(&store, b"one", &[7; 300]);
+        store.step().unwrap();
+        store.stats().compaction.segments
+    };
+    assert_eq!((0..3_000).map(|_| step()).max(), Some(0));
+    store.release_compaction();
+    assert!((0..3_000).any(|_| step() > 10), "{:?}", store.stats());
+}

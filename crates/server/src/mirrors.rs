@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doors::numbers::MirrorNumbers;
 use grid::{Backoff, DocumentTable, Loader, Mirror, MirrorOptions, MirrorStats};
@@ -20,6 +20,10 @@ use crate::failure::Failure;
 
 /// How often a mirror is looked at, and a type that cannot be mirrored yet.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// After so long without an answer, and without a transaction that went through, a database is said to be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// So many different complaints are said once each.
+const SAID_MAX: usize = 8;
 /// Between the end of a mirror and its next beginning: longer each time.
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
@@ -45,8 +49,12 @@ struct State {
     /// What those before it did.
     before: Totals,
     loaded: u64,
-    /// What was said last that is wrong, so that it is said once.
-    said: Option<String>,
+    /// Once in a run of the server: rows of what was taken since would come back.
+    has_loaded: bool,
+    /// The target had everything when it was asked last.
+    is_up: bool,
+    /// What was said that is wrong since then, so that it is said once.
+    said: Vec<String>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -118,7 +126,7 @@ impl Watched {
         let totals = state.before.and(&stats);
         MirrorNumbers {
             name: self.plan.name.clone(),
-            is_up: state.mirror.is_some() && stats.trouble.is_none() && stats.ended.is_none(),
+            is_up: state.is_up && stats.trouble.is_none() && stats.ended.is_none(),
             position: stats.position.get(),
             transactions: totals.transactions,
             events: totals.events,
@@ -168,29 +176,41 @@ impl Watched {
         }
         let options = MirrorOptions { target: plan.database.clone(), ..MirrorOptions::new(&plan.name, "") };
         let mirror = Arc::new(Mirror::start(&entries, Arc::new(mapping), options)?);
-        self.state().mirror = Some(Arc::clone(&mirror));
+        let mut state = self.state();
+        if state.stops {
+            mirror.request_stop();
+        }
+        state.mirror = Some(Arc::clone(&mirror));
+        drop(state);
         Ok(mirror)
     }
 
     /// Looks after a mirror until it ends, and why; `None` when the server stops.
     fn watch(&self, mirror: &Mirror) -> Option<String> {
-        let (mut is_loading, mut load_failures, mut is_up) = (self.plan.load, 0, false);
+        let (mut load_failures, mut heard, mut transactions) = (0, Instant::now(), 0);
         loop {
             let mut pause = LOOK_INTERVAL;
             let stats = mirror.stats();
             if let Some(why) = stats.ended {
                 return Some(why);
             }
+            if stats.transactions > transactions {
+                (heard, transactions) = (Instant::now(), stats.transactions);
+            }
             match &stats.trouble {
                 Some(trouble) => self.complain(&format!("{trouble}; tried again until it goes")),
-                None if !mirror.flush(LOOK_INTERVAL) => {}
-                None if is_loading && !self.load(mirror) => {
+                None if !mirror.flush(LOOK_INTERVAL) => {
+                    if heard.elapsed() >= SILENCE_MAX {
+                        self.complain("its database does not answer, or something there has locked its table");
+                    }
+                }
+                None if !self.load(mirror) => {
                     load_failures += 1;
                     pause = AGAIN.after(load_failures);
                 }
                 None => {
-                    is_loading = false;
-                    self.up(&mut is_up);
+                    heard = Instant::now();
+                    self.up();
                 }
             }
             if self.pause(pause) {
@@ -201,9 +221,15 @@ impl Watched {
 
     /// What is in the table and not in the space becomes entries; false when that has to be tried again.
     fn load(&self, mirror: &Mirror) -> bool {
+        if !self.plan.load || self.state().has_loaded {
+            return true;
+        }
         match Loader::beside(&self.store, mirror).and_then(|loader| loader.load()) {
             Ok(loaded) => {
-                self.state().loaded += loaded.written;
+                let mut state = self.state();
+                state.loaded += loaded.written;
+                state.has_loaded = true;
+                drop(state);
                 let (name, rows, written) = (&self.plan.name, loaded.rows, loaded.written);
                 tracing::info!(
                     "mirror {name}: its table has {rows} rows, of which {written} were no entries and are now"
@@ -224,21 +250,27 @@ impl Watched {
         let mut state = self.state();
         let mut totals = state.before.and(&stats);
         totals.failures += u64::from(stats.ended.is_some());
-        (state.before, state.mirror) = (totals, None);
+        (state.before, state.mirror, state.is_up) = (totals, None, false);
     }
 
     fn complain(&self, text: &str) {
         let mut state = self.state();
-        if !state.stops && state.said.as_deref() != Some(text) {
+        state.is_up = false;
+        if !state.stops && !state.said.iter().any(|said| said == text) {
             tracing::warn!("mirror {}: {text}", self.plan.name);
-            state.said = Some(text.to_owned());
+            state.said.push(text.to_owned());
+            let over = state.said.len().saturating_sub(SAID_MAX);
+            state.said.drain(..over);
         }
     }
 
     /// The target has everything: said when it had not.
-    fn up(&self, is_up: &mut bool) {
-        let was_wrong = self.state().said.take().is_some();
-        if !std::mem::replace(is_up, true) || was_wrong {
+    fn up(&self) {
+        let mut state = self.state();
+        state.said.clear();
+        let was_up = std::mem::replace(&mut state.is_up, true);
+        drop(state);
+        if !was_up {
             let config::Mirror { name, space, type_name, .. } = &self.plan;
             tracing::info!("mirror {name}: its table has everything of {type_name} in space {space}, and follows");
         }

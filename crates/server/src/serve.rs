@@ -88,6 +88,7 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     let (followed, plans) = (store.clone(), config.mirrors.clone());
     let mirrors = spawn_blocking(move || Mirrors::start(&followed, &plans));
     let mirrors = mirrors.await.map_err(|error| Failure::Start(error.into()))??;
+    store.release_compaction();
     let shutdown = Arc::new(Notify::new());
     let counts = Arc::new(Counts::new(&config.xa));
     let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
@@ -145,6 +146,7 @@ fn options(config: &Config, large_pages: bool) -> holdfast::Options {
         ledger_compression: config.ledger_compression,
         tree: config.tree,
         compaction: config.compaction,
+        holds_compaction: !config.mirrors.is_empty(),
         scrub_bytes_per_second: config.scrub_bytes_per_second,
         series: config.series.clone(),
         trouble: Some(Arc::new(|word: &str| tracing::warn!("{word}"))),

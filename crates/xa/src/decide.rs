@@ -89,7 +89,7 @@ impl Table {
     /// says the same; branches that it did not name before are noted besides.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`: nothing was decided. `Doubtful`: nobody knows.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`: nothing was decided, unless it was before. `Doubtful`: nobody knows.
     pub fn commit(
         &mut self,
         id: TransactionId,

@@ -353,9 +353,7 @@ impl Table {
             }
             Change::Put(Record::Owners(record)) => self.put_owners(record, mark),
             Change::Delete(RecordKey::Decision(id) | RecordKey::Tombstone(id)) => self.remove(id),
-            Change::Delete(RecordKey::Ended(owner)) => {
-                self.owners.ended.remove(&owner);
-            }
+            Change::Delete(RecordKey::Ended(owner)) => drop(self.owners.ended.remove(&owner)),
             Change::Put(Record::Damage(record)) => self.damage.put(record),
             Change::Delete(RecordKey::Owners | RecordKey::Damage) => unreachable!("these records never go"),
         }
@@ -369,9 +367,10 @@ impl Table {
             Some(Entry::Decided(before)) => {
                 self.counters.heuristic -= u64::from(is_heuristic(&before.decision));
                 self.counters.outstanding -= u64::from(!is_complete(&before.decision));
-                // The decision is as old as it was: whether branches know of it changes nothing.
+                // Whether branches know of it makes the decision no younger; that there are more of them does.
+                let mark = if decision.branches.len() > before.decision.branches.len() { mark } else { before.mark };
                 self.let_stay(id, &before);
-                Decided { decision, until: None, ..before }
+                Decided { decision, mark, until: None, ..before }
             }
             Some(Entry::Aborted { .. }) => unreachable!("what is rolled back is never decided"),
             Some(Entry::Shared(_) | Entry::Doubtful) | None => {

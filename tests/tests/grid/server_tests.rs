@@ -162,7 +162,11 @@ fn a_mirror_that_ended_begins_anew_while_the_server_serves() {
     let server = launch.start_again();
     write(&mut server.client(), 2, 20);
     assert!(is_said(&server, "delete the row orders of holdfast_mirror"));
-    assert_eq!((metric(&server, "up"), database.table()), (0, vec![(1, 10)]));
+    assert_eq!(
+        (metric(&server, "up"), database.table()),
+        (0, vec![(1, 10)]),
+        "it begins again now and then, and is not up"
+    );
     database.run("DELETE FROM holdfast_mirror");
     assert!(is_the_same(&database, &server));
     assert!(until(LONG, || (metric(&server, "up") == 1).then_some(())).is_some());
@@ -195,4 +199,57 @@ fn a_server_stops_though_its_database_does_not_answer() {
         .is_some()
     );
     assert_eq!(entries(&server), [(1, 10)]);
+}
+
+/// The server waited for it for ever when it was to stop, and the mirror was up meanwhile.
+#[test]
+fn a_table_that_is_locked_is_told_of_and_holds_up_no_stop() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "load = true\n");
+    let server = launch.start();
+    assert_eq!(server.client().say(DECLARE), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "and follows"));
+    let (status, _) = server.terminate();
+    assert!(status.success());
+    database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
+    let server = launch.start_again();
+    write(&mut server.client(), 1, 10);
+    assert!(is_said(&server, "does not answer, or something there has locked its table"));
+    assert_eq!(metric(&server, "up"), 0);
+    database.run("ROLLBACK");
+    assert!(is_the_same(&database, &server));
+    database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
+    // Whether it is the load that waits now, or what follows.
+    write(&mut server.client(), 2, 20);
+    let (status, text) = server.terminate();
+    assert!(status.success() && text.contains("stopped"), "{text}");
+}
+
+/// The new one went on from the old one's bookmark, and rows of the old one became its entries.
+#[test]
+fn a_type_that_is_declared_anew_is_another_one() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "load = true\n");
+    let server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say(DECLARE), Value::Simple("OK".to_owned()));
+    write(&mut client, 1, 10);
+    assert!(is_the_same(&Database::connect(&postgres), &server));
+    postgres.kill();
+    assert_eq!(client.say("SPACE.DROP shop order"), Value::Integer(1));
+    assert_eq!(client.say(DECLARE), Value::Simple("OK".to_owned()));
+    server.kill();
+    postgres.run(0);
+    let server = launch.start_again();
+    assert!(is_said(&server, "delete the row orders of holdfast_mirror"));
+    assert_eq!(entries(&server), []);
+    let database = Database::connect(&postgres);
+    database.run("TRUNCATE \"order\"; DELETE FROM holdfast_mirror");
+    write(&mut server.client(), 2, 20);
+    assert!(is_the_same(&database, &server));
 }

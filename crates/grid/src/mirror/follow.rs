@@ -87,28 +87,26 @@ impl From<Error> for End {
 
 impl Shared {
     /// Follows until stopped.
-    pub(super) async fn run(&self) {
+    pub(super) async fn run(&self, first: Follower) {
         let stopped = async {
             self.stopping.notified().await;
             tokio::time::sleep(STOP_TIME_MAX).await;
         };
         tokio::select! {
-            () = self.follow() => {}
+            () = self.follow(first) => {}
             () = stopped => {}
         }
         self.refuse_requests();
         self.changed.notify_all();
     }
 
-    async fn follow(&self) {
-        // Where the target stands is not known yet.
-        let mut follower = match self.follower(Bookmark::START) {
-            Ok(follower) => Some(follower),
-            Err(error) => {
-                self.state().stats.ended = Some(error.to_string());
-                return;
-            }
-        };
+    /// Holds all that the journal has: where the target stands is not known yet.
+    pub(super) fn first(&self) -> Result<Follower> {
+        self.follower(Bookmark::START)
+    }
+
+    async fn follow(&self, first: Follower) {
+        let mut follower = Some(first);
         let mut failures = 0;
         while !self.state().stops {
             let before = self.state().stats.transactions;
@@ -180,7 +178,9 @@ impl Shared {
     fn follows(&self) -> String {
         let definition = self.entries.definition();
         let (store, table) = (self.entries.store().identity(), &self.mapping.table().name);
-        format!("type {} of space {} in store {store:032x}, table {table}", definition.name, definition.space)
+        // One that was dropped and declared anew has another number.
+        let (name, space, number) = (&definition.name, &definition.space, self.entries.type_number());
+        format!("type {name} of space {space}, number {number} in store {store:032x}, table {table}")
     }
 
     /// A bookmark of something else would have the mirror pass over what came before, without a word.

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use super::table::Mapping;
 use super::target::{Address, Row, Target};
-use super::{Database, Mirror, Shared, target};
+use super::{Database, Mirror, Shared, stopped, target};
 
 /// How often a batch is tried when others write the same entries meanwhile.
 const LOAD_TRIES_MAX: u32 = 100;
@@ -131,7 +131,7 @@ impl Loader {
         // A connection that was idle for long may be gone.
         *target = None;
         let mut loaded = Loaded::default();
-        runtime.block_on(async {
+        let work = async {
             let mut target = self.address.connect().await?;
             let mut write = |rows: &[Row]| {
                 self.mirror.as_ref().map_or(Ok(()), |mirror| mirror.check_goes_on())?;
@@ -142,8 +142,21 @@ impl Loader {
                 Ok(())
             };
             target.rows(self.mapping.table(), &mut write).await
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                done = work => done,
+                () = self.stopped() => Err(stopped()),
+            }
         })?;
         Ok(loaded)
+    }
+
+    /// When the mirror beside it is to stop: a table that is locked, or a database that is silent, is not waited for then.
+    async fn stopped(&self) {
+        let Some(mirror) = &self.mirror else { return std::future::pending().await };
+        // An error would mean that it is gone.
+        let _ = mirror.stops.subscribe().wait_for(|stops| *stops).await;
     }
 
     /// Reads the entry with this id; if the space has none, loads it from the table. Beside a mirror it waits first, up to

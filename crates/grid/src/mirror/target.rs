@@ -10,6 +10,7 @@ mod mariadb;
 mod postgres;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use holdfast::space::Document;
 use holdfast::{Error, ErrorKind, Result};
@@ -65,6 +66,9 @@ impl From<Failure> for Error {
     }
 }
 
+/// However far away it is, and whatever stands in between.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
+
 /// Where a target is.
 #[derive(Clone)]
 pub(super) enum Address {
@@ -96,8 +100,16 @@ impl Address {
         })))
     }
 
-    /// Connects; the connection is served by the runtime that calls.
+    /// Connects, or gives up when that takes too long; the connection is served by the runtime that calls.
     pub(super) async fn connect(&self) -> Result<Target> {
+        let silent = |_| {
+            let text = format!("the database does not answer: no connection in {} s", CONNECT_TIME_MAX.as_secs());
+            Error::new(ErrorKind::Unavailable, text)
+        };
+        tokio::time::timeout(CONNECT_TIME_MAX, self.try_connect()).await.map_err(silent)?
+    }
+
+    async fn try_connect(&self) -> Result<Target> {
         let down = |database: &str, reason: String| Error::new(ErrorKind::Unavailable, format!("{database}: {reason}"));
         Ok(match self {
             Self::Postgres(manager) => {

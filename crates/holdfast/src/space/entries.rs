@@ -80,6 +80,12 @@ impl Entries {
         Arc::clone(&self.kind.definition())
     }
 
+    /// The type's number in the store: one that was dropped and declared anew has another.
+    #[must_use]
+    pub fn type_number(&self) -> u32 {
+        self.kind.of.0
+    }
+
     /// The store in which they are.
     #[must_use]
     pub fn store(&self) -> &Store {

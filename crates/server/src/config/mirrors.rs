@@ -194,6 +194,10 @@ mod tests {
                 format!("{GOOD}address = \"mysql://:secret:x\"\n"),
                 "mirrors.orders.address: the target is not of the form",
             ),
+            (
+                format!("{GOOD}address = \"host=db password=two secretword=three\"\n"),
+                "mirrors.orders.address: the target is not understood",
+            ),
             (format!("{GOOD}{address}{GOOD}{address}"), "mirrors.orders.name: there are two mirrors of this name"),
             (format!("{GOOD}{address}id = \"uuid\"\n"), ", line 6: mirrors.id: it cannot be"),
             (format!("{GOOD}{address}tls = {{ key = \"k\" }}\n"), "mirrors.orders.tls.authorities: this is missing"),

@@ -16,9 +16,12 @@ use crate::mirror::table::Table;
 /// Understands the text; with TLS if it is by that.
 pub(super) fn parse(target: &str, by_tls: bool) -> Result<Config> {
     let invalid = |text: String| Error::new(ErrorKind::Invalid, text);
-    // The text may hold a password: the error does not repeat it.
-    let config: Config =
-        target.parse().map_err(|error| invalid(format!("the target is not understood: {}", said(&error))))?;
+    // The driver's error may quote the text, which may hold a password.
+    let config: Config = target.parse().map_err(|_| {
+        invalid(
+            "the target is not understood: it is of the form `host=.. user=.. dbname=..` or postgres://user@host/database".to_owned(),
+        )
+    })?;
     if config.get_ssl_mode() == SslMode::Require && !by_tls {
         let text = "the target says sslmode=require: give the options `tls`, with the authorities that are trusted";
         return Err(invalid(text.to_owned()));
