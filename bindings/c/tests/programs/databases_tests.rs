@@ -29,13 +29,23 @@ pub(crate) fn databases(table: &str) -> Databases {
 }
 
 impl Databases {
-    /// A profile with both, and a monkey with this script in between.
-    pub(crate) fn stage(&self, script: &str) -> Stage {
+    /// A profile with both, of which PostgreSQL may be asked whether a branch changed something.
+    fn asking_stage(&self) -> Stage {
+        self.both("kind = \"postgres\"\nasks_read_only = true")
+    }
+
+    fn both(&self, postgres: &str) -> Stage {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
-        stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &self.postgres.conninfo());
+        stage.add_resource_manager("default", "pg", postgres, &self.postgres.conninfo());
         let mariadb = format!("mysql://root@localhost/test?socket={}", self.mariadb.socket().display());
         stage.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+        stage
+    }
+
+    /// A profile with both, and a monkey with this script in between.
+    pub(crate) fn stage(&self, script: &str) -> Stage {
+        let mut stage = self.both("kind = \"postgres\"");
         let path = stage.folder.path().join("default-script0");
         std::fs::write(&path, script).unwrap();
         let base = stage.folder.path().display();
@@ -262,12 +272,7 @@ fn transactions_are_objects_on_the_programs_own_connections() {
 #[test]
 fn branches_that_changed_nothing_drop_out_when_they_may_be_asked() {
     let databases = databases("t");
-    let (plain, mut asking) = (databases.stage(""), Stage::new());
-    asking.add_coordinator("default");
-    let kind = "kind = \"postgres\"\nasks_read_only = true";
-    asking.add_resource_manager("default", "pg", kind, &databases.postgres.conninfo());
-    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
-    asking.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let (plain, asking) = (databases.stage(""), databases.asking_stage());
     let (note, change, fault) = ("NOTIFY told", "INSERT INTO t VALUES (1)", "SELECT 1/0");
     for (id, asks, statements, expected) in [
         (10, true, &["SELECT count(*) FROM t"][..], "TX_OK"),
@@ -303,12 +308,7 @@ fn branches_that_changed_nothing_drop_out_when_they_may_be_asked() {
 #[test]
 fn a_transaction_that_the_program_began_itself_is_not_taken_for_the_branch() {
     let databases = databases("t");
-    let (plain, mut asking) = (databases.stage(""), Stage::new());
-    asking.add_coordinator("default");
-    let kind = "kind = \"postgres\"\nasks_read_only = true";
-    asking.add_resource_manager("default", "pg", kind, &databases.postgres.conninfo());
-    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
-    asking.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let (plain, asking) = (databases.stage(""), databases.asking_stage());
     let (mut row, mut committed) = (0, 0);
     for (ending, end, expected) in [
         ("ROLLBACK; BEGIN", "commit", "TX_HAZARD"),
