@@ -159,6 +159,18 @@ impl Mapped {
         }
     }
 
+    /// Takes the pages out of memory before a sync. What was stored there stays in the system's cache, and the next store is a fault, as it
+    /// would be behind the sync: it has to notice what is stored later, and for that it takes the right to store away page by page, each
+    /// time with an interrupt of all processors that run the process.
+    pub(crate) fn let_go(&self) {
+        if !self.is_wanted.load(Ordering::Acquire) {
+            return;
+        }
+        let windows = self.lock();
+        let windows = [windows.now.clone(), windows.next.clone()];
+        windows.into_iter().flatten().for_each(|window| window.let_go());
+    }
+
     fn lock(&self) -> MutexGuard<'_, Windows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,6 +259,15 @@ impl Window {
         // SAFETY: the range lies in the window, which is mapped for as long as `self` is there; no byte of it is changed.
         unsafe { libc::madvise(self.start.add(offset).cast(), length, libc::MADV_POPULATE_WRITE) };
         to
+    }
+
+    /// Takes all pages out of the process, with one interrupt of the other processors. Where that is not to be had, as of locked memory, they
+    /// stay.
+    fn let_go(&self) {
+        let length = usize::try_from(WINDOW_BYTES).unwrap_or(0);
+        // SAFETY: the window is mapped for as long as `self` is there. The pages are the file's: what is stored in them is not lost, and
+        // whoever stores there meanwhile finds them again.
+        unsafe { libc::madvise(self.start.cast(), length, libc::MADV_DONTNEED) };
     }
 }
 

@@ -165,6 +165,7 @@ impl File for OsFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.mapped.let_go();
         self.file.sync_data()
     }
 

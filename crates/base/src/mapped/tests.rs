@@ -79,6 +79,10 @@ fn writes_of_all_sizes_and_places_are_seen_by_who_reads_the_file() {
         if round % 5 == 0 {
             file.make_ready(at, (at + (state >> 40)).min(len + 1));
         }
+        // Takes the pages out of the process.
+        if round % 50 == 0 {
+            file.sync().unwrap();
+        }
         let bytes = vec![u8::try_from(round % 251).unwrap() + 1; size];
         file.write_at(&bytes, at).unwrap();
         let from = usize::try_from(at).unwrap();
@@ -119,6 +123,32 @@ fn what_is_made_ready_is_stored_without_faults() {
     let with = store_all();
     assert!(with < 10, "{with} faults");
     assert_eq!(place.content()[usize::try_from(from).unwrap()..][..11], [[1; 10].as_slice(), &[0]].concat());
+}
+
+/// The system takes the right to store from each page on its way to the disk, with an interrupt each. So the pages are gone before, and
+/// what was stored is on the disk all the same.
+#[test]
+fn a_sync_takes_the_pages_out_of_the_process_and_loses_nothing() {
+    const PAGE: u64 = 4096;
+    let place = Place::new("sync");
+    let file = place.create(WINDOW_BYTES);
+    let _alone = alone();
+    for page in 0..8 {
+        file.write_at(b"stored", page * PAGE).unwrap();
+    }
+    file.sync().unwrap();
+    let before = faults();
+    for page in 0..8 {
+        file.write_at(b"again", page * PAGE + 10).unwrap();
+    }
+    if is_known(&place) {
+        assert!(faults() > before, "the pages were there");
+    }
+    for page in 0..8 {
+        let mut read = [0; 15];
+        place.raw().read_exact_at(&mut read, page * PAGE).unwrap();
+        assert_eq!(&read, b"stored\0\0\0\0again");
+    }
 }
 
 #[test]
