@@ -157,7 +157,7 @@ impl SpaceStage {
         self.holder.get_or_insert_with(|| {
             let (at, name, held_bytes) = (inner.clock.now(), self.name.clone(), Arc::clone(&self.held_bytes));
             let holder = inner.spaces.locks.begin(Begins { at, until: Some(at.after(lease)), name, held_bytes });
-            inner.space_wake.raise();
+            inner.note_end(lease);
             holder
         });
     }
