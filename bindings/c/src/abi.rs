@@ -1,84 +1,13 @@
-//! The structures and numbers of `xa.h` and `tx.h`, for Rust.
+//! The structures and numbers of `tx.h`, and the numbers of `xa.h`, for Rust; its structures are `tm`'s.
 //!
-//! May use: `tm` for names of branches. Must not know: what any call does.
+//! May use: `tm`. Must not know: what any call does.
 
 use std::ffi::{c_char, c_int, c_long};
 
-use tm::{BranchName, TransactionId, Xid};
+pub(crate) use tm::xa_h::{InfoCall, XidCall};
+pub use tm::xa_h::{XaSwitch, XidData};
 
-const XID_DATA_BYTES: usize = 128;
 const NAME_BYTES: usize = 32;
-
-/// `XID`: a branch's name; `data` holds the transaction's and right behind it the branch's.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XidData {
-    /// Whose names these are; -1 when there is none.
-    pub format: c_long,
-    /// Bytes of the transaction's name.
-    pub gtrid_length: c_long,
-    /// Bytes of the branch's name.
-    pub bqual_length: c_long,
-    /// Both names.
-    pub data: [c_char; XID_DATA_BYTES],
-}
-
-impl XidData {
-    /// No name.
-    pub(crate) const NULL: Self = Self { format: -1, gtrid_length: 0, bqual_length: 0, data: [0; XID_DATA_BYTES] };
-
-    /// The name of a branch of ours.
-    pub(crate) fn of(xid: &Xid) -> Self {
-        Self::of_branch(xid.transaction, &xid.branch)
-    }
-
-    /// The name of a transaction's branch.
-    pub(crate) fn of_branch(id: TransactionId, branch: &BranchName) -> Self {
-        Self::of_parts(&id.to_bytes(), branch.as_str().as_bytes())
-    }
-
-    /// The name of a transaction without a branch, for `tx_info`.
-    pub(crate) fn of_parts(gtrid: &[u8], bqual: &[u8]) -> Self {
-        let mut data = [0; XID_DATA_BYTES];
-        for (to, byte) in data.iter_mut().zip(gtrid.iter().chain(bqual)) {
-            *to = byte.cast_signed();
-        }
-        let length = |bytes: &[u8]| c_long::try_from(bytes.len()).expect("both names have at most 64 bytes");
-        Self { format: c_long::from(tm::FORMAT_ID), gtrid_length: length(gtrid), bqual_length: length(bqual), data }
-    }
-
-    /// The branch, when it is one of ours; a resource manager lists those of others too.
-    pub(crate) fn to_xid(self) -> Option<Xid> {
-        let (first, second) = (usize::try_from(self.gtrid_length).ok()?, usize::try_from(self.bqual_length).ok()?);
-        let bytes: Vec<u8> = self.data.iter().map(|byte| byte.cast_unsigned()).collect();
-        let bqual = bytes.get(first..first.checked_add(second)?)?;
-        Xid::of_parts(i32::try_from(self.format).ok()?, bytes.get(..first)?, bqual)
-    }
-}
-
-pub(crate) type InfoCall = unsafe extern "C" fn(*mut c_char, c_int, c_long) -> c_int;
-pub(crate) type XidCall = unsafe extern "C" fn(*mut XidData, c_int, c_long) -> c_int;
-pub(crate) type RecoverCall = unsafe extern "C" fn(*mut XidData, c_long, c_int, c_long) -> c_int;
-pub(crate) type CompleteCall = unsafe extern "C" fn(*mut c_int, *mut c_int, c_int, c_long) -> c_int;
-
-/// `struct xa_switch_t`: what a resource manager offers. An entry that is null is not offered.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct XaSwitch {
-    pub(crate) name: [c_char; NAME_BYTES],
-    pub(crate) flags: c_long,
-    pub(crate) version: c_long,
-    pub(crate) open: Option<InfoCall>,
-    pub(crate) close: Option<InfoCall>,
-    pub(crate) start: Option<XidCall>,
-    pub(crate) end: Option<XidCall>,
-    pub(crate) rollback: Option<XidCall>,
-    pub(crate) prepare: Option<XidCall>,
-    pub(crate) commit: Option<XidCall>,
-    pub(crate) recover: Option<RecoverCall>,
-    pub(crate) forget: Option<XidCall>,
-    pub(crate) complete: Option<CompleteCall>,
-}
 
 /// A switch's name, with zeros behind it.
 pub(crate) const fn switch_name(text: &[u8]) -> [c_char; NAME_BYTES] {

@@ -66,20 +66,8 @@ impl Switch {
         if table.version != 0 {
             return Err(LoadError::Version { symbol: symbol.to_owned(), version: table.version });
         }
-        let entries = [
-            ("xa_open_entry", table.open.is_some()),
-            ("xa_close_entry", table.close.is_some()),
-            ("xa_start_entry", table.start.is_some()),
-            ("xa_end_entry", table.end.is_some()),
-            ("xa_rollback_entry", table.rollback.is_some()),
-            ("xa_prepare_entry", table.prepare.is_some()),
-            ("xa_commit_entry", table.commit.is_some()),
-            ("xa_recover_entry", table.recover.is_some()),
-            ("xa_forget_entry", table.forget.is_some()),
-            ("xa_complete_entry", table.complete.is_some() || table.flags & TMUSEASYNC == 0),
-        ];
-        match entries.iter().find(|(_, there)| !there) {
-            Some((entry, _)) => Err(LoadError::Entry { symbol: symbol.to_owned(), entry }),
+        match table.missing() {
+            Some(entry) => Err(LoadError::Entry { symbol: symbol.to_owned(), entry }),
             None => Ok(Self { table }),
         }
     }

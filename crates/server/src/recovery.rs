@@ -18,7 +18,7 @@ use doors::numbers::RecoveryNumbers;
 use holdfast::Store;
 use tm::{
     BranchName, Coordinator, CoordinatorPlace, Decisions, Down, Embedded, Fate, Found, Pace, Profile, Recovery, Remote,
-    RemoteOptions, Report, ResourceManager, ResourceManagerProfile, Xid,
+    RemoteOptions, Report, ResourceManager, ResourceManagerProfile, Switches, Xid,
 };
 use tokio::sync::watch;
 
@@ -128,7 +128,7 @@ fn managers(profiles: &[Profile]) -> Result<Vec<Vec<Arc<dyn ResourceManager>>>, 
         let mut own = profile.clone();
         own.resource_managers.retain(|manager| !known.iter().any(|known| is_same(known, manager)));
         known.extend(&profile.resource_managers);
-        let made = tm::resource_managers(&own);
+        let made = tm::resource_managers(&own, Switches::Left);
         all.push(made.map_err(|faults| Failure::ResourceManagers { profile: own.name, faults })?);
     }
     Ok(all)

@@ -6,7 +6,6 @@
 //! May use: `tm`. Must not know: protocols, records.
 
 mod place;
-mod switches;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdfast::Options;
 use tm::{
     Administration, Begin, BranchName, Checked, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile,
-    Recovery, Remote, Settling, State, Status, TransactionId,
+    Recovery, Remote, Settling, State, Status, Switches, TransactionId,
 };
 
 use self::place::ProfilePlace;
@@ -158,7 +157,7 @@ fn rollback(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode
 }
 
 fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failure> {
-    let managers = match tm::resource_managers(profile) {
+    let managers = match tm::resource_managers(profile, Switches::Asked) {
         Ok(managers) => managers,
         Err(faults) => return Ok(blame(&faults)),
     };
@@ -172,13 +171,6 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     let report = runtime.block_on(async { Recovery::new(&asking, managers.clone(), Pace::default()).run().await });
     for name in &report.answered {
         say(format_args!("asked      {name}"));
-    }
-    let switches = switches::of(profile);
-    for name in &switches {
-        say(format_args!(
-            "not asked  {name}: a switch in a library. Programs in C with this profile recover its branches, by tx_open or \
-             holdfast_recover"
-        ));
     }
     for down in &report.down {
         let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
@@ -200,24 +192,11 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         let swept = runtime.block_on(tm::sweep(&*coordinator, &managers, age))?;
         say(format_args!("swept      {swept} decisions of which no branch was left"));
     }
-    let mut is_settled = report.is_clean();
-    match switches::open(&*coordinator, &switches) {
-        Ok(open) => {
-            is_settled &= open.is_empty();
-            for (id, name) in &open {
-                complain(format_args!("open       {id}.{name}: committed, and nobody has said that the branch knows"));
-            }
-        }
-        Err(error) => {
-            is_settled = false;
-            complain(format_args!("no answer  coordinator, which branches of switches are open: {error}"));
-        }
-    }
-    let end = match (is_settled, switches.is_empty(), managers.is_empty()) {
-        (false, ..) => "something may be in doubt: see above",
-        (true, true, _) => "nothing is in doubt",
-        (true, false, false) => "nothing is in doubt at those that were asked",
-        (true, false, true) => "there is nobody whom this program can ask what is in doubt",
+    let is_settled = report.is_clean();
+    let end = match (is_settled, managers.is_empty()) {
+        (false, _) => "something may be in doubt: see above",
+        (true, false) => "nothing is in doubt",
+        (true, true) => "there is nobody whom this program can ask what is in doubt",
     };
     say(format_args!("found      {}; {end}", report.found.len()));
     Ok(if is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -3,7 +3,6 @@
 //! May use: everything of the crate. Must not know: commands.
 
 mod directory;
-mod switch;
 
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::decisions::Result;
 use crate::mysql::MysqlManager;
 use crate::postgres::{PostgresManager, PostgresTls};
 use crate::profile::{CoordinatorPlace, Profile, ResourceManagerKind, ResourceManagerProfile};
+use crate::switch::{SwitchManager, SwitchPlace};
 
 /// What is wrong with a part of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,15 +48,30 @@ pub async fn open_coordinator(profile: &Profile) -> Result<Coordinator> {
     }
 }
 
-/// The resource managers of a profile, for recovery. Switches are opened by C programs only, and left out here.
+/// What to do about switches of other vendors: their libraries are run in the process, and one that fails may take it along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switches {
+    /// They are resource managers as all others are.
+    Asked,
+    /// They are left out.
+    Left,
+}
+
+/// The resource managers of a profile, for recovery.
 ///
 /// # Errors
 /// A fault for each that cannot be made of what the profile says.
-pub fn resource_managers(profile: &Profile) -> std::result::Result<Vec<Arc<dyn ResourceManager>>, Vec<Fault>> {
+pub fn resource_managers(
+    profile: &Profile,
+    switches: Switches,
+) -> std::result::Result<Vec<Arc<dyn ResourceManager>>, Vec<Fault>> {
     let (mut managers, mut faults) = (Vec::new(), Vec::new());
-    for manager in &profile.resource_managers {
-        match of_profile(manager) {
-            Ok(made) => managers.extend(made),
+    for (place, manager) in profile.resource_managers.iter().enumerate() {
+        if switches == Switches::Left && matches!(manager.kind, ResourceManagerKind::Xa { .. }) {
+            continue;
+        }
+        match of_profile(place, manager) {
+            Ok(made) => managers.push(made),
             Err(what) => faults.push(Fault { part: manager.name.to_string(), what }),
         }
     }
@@ -65,9 +80,10 @@ pub fn resource_managers(profile: &Profile) -> std::result::Result<Vec<Arc<dyn R
 
 const MISSING: &str = "`open` is missing, which says where it is, such as";
 
-fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Arc<dyn ResourceManager>>, String> {
+/// `place` is where it stands in the profile.
+fn of_profile(place: usize, manager: &ResourceManagerProfile) -> std::result::Result<Arc<dyn ResourceManager>, String> {
     let name = manager.name.clone();
-    Ok(match manager.kind {
+    Ok(match &manager.kind {
         ResourceManagerKind::Postgres => {
             if manager.open.expose().trim().is_empty() {
                 return Err(format!("{MISSING} `host=db user=bank`"));
@@ -79,10 +95,10 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
                     .to_owned()
             })?;
             let made = PostgresManager::new(name, config).in_order(manager.order);
-            Some(match &manager.tls {
+            match &manager.tls {
                 Some(tls) => Arc::new(made.with_tls(PostgresTls::new(tls)?)),
                 None => Arc::new(made),
-            })
+            }
         }
         ResourceManagerKind::MariaDb => {
             if manager.open.expose().trim().is_empty() {
@@ -92,31 +108,30 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
             let options = mysql_async::Opts::from_url(manager.open.expose())
                 .map_err(|_| "`open` is not of the form mysql://user@host:port/database".to_owned())?;
             let made = MysqlManager::new(name, options).in_order(manager.order);
-            Some(match &manager.tls {
+            match &manager.tls {
                 Some(tls) => Arc::new(made.with_tls(tls)?),
                 None => Arc::new(made),
-            })
+            }
         }
-        ResourceManagerKind::Xa { .. } => None,
+        ResourceManagerKind::Xa { library, symbol } => {
+            let (open, close) = (manager.open.expose(), manager.close.expose());
+            let number = i32::try_from(place).map_err(|_| "there are too many resource managers".to_owned())?;
+            Arc::new(SwitchManager::new(name, manager.order, &SwitchPlace { library, symbol, open, close, number })?)
+        }
     })
 }
 
-/// Opens everything that a profile names, and says what is wrong; transactions can run when nothing is. Not opened are a
-/// coordinator in a directory, because that would end the transactions of a program that has it, and switches of other
-/// vendors: of these is seen what can be seen from outside. Blocks while libraries of switches are loaded.
+/// Opens everything that a profile names, and says what is wrong; transactions can run when nothing is. Not opened is a
+/// coordinator in a directory, because that would end the transactions of a program that has it: of it is seen what can be seen
+/// from outside.
 pub async fn check(profile: &Profile) -> Vec<Checked> {
     let mut all = vec![check_coordinator(&profile.coordinator).await];
-    for manager in &profile.resource_managers {
-        let found = match (&manager.kind, of_profile(manager)) {
-            (ResourceManagerKind::Xa { library, symbol }, _) => {
-                switch::check(library, symbol).map_err(|what| vec![what])
-            }
-            (_, Ok(Some(manager))) => {
-                Some(manager.check().await).filter(|wrong| !wrong.is_empty()).map_or_else(good, Err)
-            }
-            (_, Ok(None)) => good(),
-            (_, Err(what)) => Err(vec![what]),
+    for (place, manager) in profile.resource_managers.iter().enumerate() {
+        let wrong = match of_profile(place, manager) {
+            Ok(manager) => manager.check().await,
+            Err(what) => vec![what],
         };
+        let found = if wrong.is_empty() { good() } else { Err(wrong) };
         all.push(Checked { part: manager.name.to_string(), found });
     }
     all
@@ -141,7 +156,7 @@ fn good() -> std::result::Result<String, Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Profile, resource_managers};
+    use super::{Profile, Switches, resource_managers};
 
     fn faults(open: &str) -> Vec<String> {
         let text = format!(
@@ -149,7 +164,7 @@ mod tests {
              kind = \"postgres\"\nopen = \"{open}\"\n"
         );
         let profile = Profile::of_text(&text, None, &|_| None).unwrap();
-        let faults = resource_managers(&profile).err().unwrap_or_default();
+        let faults = resource_managers(&profile, Switches::Asked).err().unwrap_or_default();
         faults.into_iter().map(|fault| fault.what).collect()
     }
 

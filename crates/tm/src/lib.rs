@@ -9,6 +9,7 @@ mod postgres_mark;
 mod profile;
 mod remote;
 mod tls;
+pub mod xa_h;
 
 #[cfg(feature = "sql")]
 mod branch;
@@ -27,13 +28,15 @@ mod recovery;
 #[cfg(feature = "sql")]
 mod sweep;
 #[cfg(feature = "sql")]
+mod switch;
+#[cfg(feature = "sql")]
 mod transaction;
 
 pub use administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 #[cfg(feature = "sql")]
 pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 #[cfg(feature = "sql")]
-pub use check::{Checked, Fault, check, check_coordinator, open_coordinator, resource_managers};
+pub use check::{Checked, Fault, Switches, check, check_coordinator, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
 pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
@@ -53,6 +56,8 @@ pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use sweep::sweep;
+#[cfg(feature = "sql")]
+pub use switch::{SwitchManager, SwitchPlace};
 pub use tls::{DatabaseTls, Identity};
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};

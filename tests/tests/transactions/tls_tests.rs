@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 use tempfile::TempDir;
 use tm::{
     Begin, Coordinator, Embedded, Fate, MysqlBranch, Pace, PostgresBranch, PostgresManager, Profile, Recovery,
-    resource_managers,
+    Switches, resource_managers,
 };
 use tokio::sync::Mutex;
 
@@ -224,7 +224,7 @@ async fn a_transaction_and_its_recovery(setting: &Setting, profile: &Profile) {
     let gone = gone.unwrap().id();
     let branch = format!("BEGIN; INSERT INTO rows VALUES (2); PREPARE TRANSACTION '{gone}.ledger'");
     postgres.batch_execute(&branch).await.unwrap();
-    let managers = resource_managers(profile).unwrap();
+    let managers = resource_managers(profile, Switches::Left).unwrap();
     let report = Recovery::new(&coordinator, managers, Pace::default()).run().await;
     assert!(report.down.is_empty(), "{report:?}");
     assert_eq!(report.found.iter().map(|found| found.fate).collect::<Vec<_>>(), [Fate::RolledBack]);

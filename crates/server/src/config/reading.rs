@@ -12,7 +12,7 @@ use doors::auth::Users;
 use doors::tls::server_config;
 use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
-use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
+use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind, Switches};
 
 use super::bind::{self, Protection, Verdict};
 use super::error::ConfigError;
@@ -83,7 +83,8 @@ impl Reading<'_> {
             config.warnings.extend(switches.map(|manager| {
                 let (profile, name) = (&profile.name, &manager.name);
                 format!(
-                    "profile {profile}: {name} is a switch in a library: its branches are recovered by programs in C"
+                    "profile {profile}: {name} is a switch in a library, which a server does not run: its branches are recovered by \
+                     programs in C, and by `holdfast xa recover`"
                 )
             }));
         }
@@ -285,7 +286,7 @@ impl Reading<'_> {
                 directory.display()
             )));
         }
-        match tm::resource_managers(&profile) {
+        match tm::resource_managers(&profile, Switches::Left) {
             Ok(managers) if managers.is_empty() => {
                 Err(wrong("it has no resource manager that the server can ask: no PostgreSQL, no MariaDB".to_owned()))
             }

@@ -171,7 +171,9 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((config.xa.interval, config.xa.sweep), (Duration::from_secs(3), Some(Duration::from_secs(3600))));
     assert_eq!(
         config.warnings,
-        ["profile bank: queue is a switch in a library: its branches are recovered by programs in C"]
+        [
+            "profile bank: queue is a switch in a library, which a server does not run: its branches are recovered by programs in C, and by `holdfast xa recover`"
+        ]
     );
     assert_eq!(config.dir, written.folder.path().join("data"));
     assert_eq!(config.durability.to_string(), "window:1ms,10ms");

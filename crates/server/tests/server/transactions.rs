@@ -126,25 +126,45 @@ fn of_another_coordinators_transaction_it_is_said_whom_to_ask() {
     assert!(text.contains("meaning     it is another coordinator's") && !text.contains("nothing is decided"), "{text}");
 }
 
-/// It said that nothing was in doubt, exit code 0, of switches that it had not asked.
+/// It named switches as nobody that it could ask.
 #[test]
-fn recovery_says_whom_it_cannot_ask_and_what_is_open_there() {
+fn recovery_ends_what_is_prepared_behind_a_switch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, state) = (folder.path().join("own"), folder.path().join("state"));
+    std::fs::create_dir(&state).unwrap();
+    let monkey = std::env::current_exe().unwrap().with_file_name("libholdfast_xa_monkey.so");
+    let text = std::fs::read_to_string(profile(&folder.path().join("xa.toml"), &dir, "")).unwrap();
+    let text = text.replace("/etc/passwd", &monkey.display().to_string()).replace("nope", "holdfast_monkey_static");
+    let file = folder.path().join("own.toml");
+    std::fs::write(&file, format!("{text}open = \"state={}\"\n", state.display())).unwrap();
+    let file = file.display().to_string();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let prepared = |id: TransactionId| {
+        let name = format!("{:x}-{}-{}", tm::FORMAT_ID, hex(&id.to_bytes()), hex(b"queue"));
+        std::fs::write(state.join(name), "").unwrap();
+    };
+    let committed = decided(&dir, "queue");
+    let left = open(&dir).begin(Begin::default()).unwrap();
+    prepared(committed);
+    prepared(left);
+    let (code, text) = xa(&["recover", "--profile", &file], &[]);
+    assert!(code == Some(0) && text.contains("asked      queue") && text.ends_with("nothing is in doubt\n"), "{text}");
+    for (id, fate) in [(committed, "committed"), (left, "rolled back")] {
+        assert!(text.contains(&format!("{id}.queue: {fate}")), "{text}");
+    }
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0, "{text}");
+    let (code, text) = xa(&["check", "--profile", &file], &[]);
+    assert!(code == Some(0) && text.contains("queue        good"), "{text}");
+}
+
+/// A library that is not on this machine is nobody's fault: the others are recovered.
+#[test]
+fn a_switch_that_cannot_be_loaded_does_not_answer() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("own");
     let file = profile(&folder.path().join("xa.toml"), &dir, "");
     drop(open(&dir));
     let (code, text) = xa(&["recover", "--profile", &file], &[]);
-    assert!(code == Some(0) && text.contains("not asked  queue: a switch in a library. Programs in C"), "{text}");
-    assert!(text.contains("found      0; there is nobody whom this program can ask"), "{text}");
-
-    // Of a resource manager that the profile does not name nothing is said: another profile may.
-    let (id, strange) = (decided(&dir, "queue"), decided(&dir, "strange").to_string());
-    let (code, text) = xa(&["recover", "--profile", &file], &[]);
-    assert!(code == Some(1) && text.contains(&format!("open       {id}.queue: committed, and nobody")), "{text}");
-    assert!(text.contains("something may be in doubt: see above") && !text.contains(&strange), "{text}");
-
-    let known = tm::Learned { branch: BranchName::new("queue").unwrap(), heuristic: None };
-    open(&dir).record(id, &[known]).unwrap();
-    let (code, text) = xa(&["recover", "--profile", &file], &[]);
-    assert!(code == Some(0) && !text.contains("open       "), "{text}");
+    assert!(code == Some(1) && text.contains("no answer  queue: cannot load the library `/etc/passwd`"), "{text}");
+    assert!(text.contains("something may be in doubt: see above"), "{text}");
 }
