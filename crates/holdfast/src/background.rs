@@ -46,6 +46,11 @@ pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Wor
         run(inner, &inner.compaction_wake, None, compaction_step);
     })?;
     begin("holdfast-space", |inner| run(inner, &inner.space_wake, None, |inner| Some(inner.step_spaces())))?;
+    begin("holdfast-snapshots", |inner| {
+        // A snapshot of a partition is tens of milliseconds of work. Writers that give way to each other would wait for all of it.
+        base::stand_back();
+        run(inner, &inner.snapshot_wake, None, |inner| Some(inner.step_snapshots()));
+    })?;
     begin("holdfast-series", |inner| {
         base::stand_back();
         run(inner, &inner.series_wake, None, |inner| Some(inner.step_series()));
@@ -332,6 +337,7 @@ impl Store {
         let expired = inner.told(&inner.jobs.expiry, inner.remove_expired());
         let xa = inner.step_xa();
         inner.step_spaces();
+        inner.step_snapshots();
         inner.step_series();
         inner.step_merge();
         let compacted = inner.compact_and_tell();

@@ -1,4 +1,4 @@
-//! The space's background work: leases end, transactions that took too long end, snapshots are written.
+//! The space's background work: leases end, transactions that took too long end; and, by a thread of their own, snapshots are written.
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
@@ -31,8 +31,6 @@ impl Inner {
         for holder in self.spaces.locks.overdue(&*self.clock) {
             self.end_holder(holder);
         }
-        // A full disk is tried again; the journal keeps what has no snapshot.
-        let _ = self.told(&self.jobs.snapshots, self.snapshots_due());
         if more {
             return Duration::ZERO;
         }
@@ -42,6 +40,13 @@ impl Inner {
         let lease = next.map_or(LOOK_INTERVAL, |at| Duration::from_millis(at.saturating_sub(now_ms)));
         let end = self.spaces.locks.next_end().map_or(LOOK_INTERVAL, |end| end.since(self.clock.now()));
         lease.min(end).clamp(Duration::from_millis(1), LOOK_INTERVAL)
+    }
+
+    /// Writes the snapshots that are due; returns when to come back.
+    pub(crate) fn step_snapshots(&self) -> Duration {
+        // A full disk is tried again; the journal keeps what has no snapshot.
+        let _ = self.told(&self.jobs.snapshots, self.snapshots_due());
+        LOOK_INTERVAL
     }
 
     /// Sees to it that a lease that ends before anybody looks again is looked after.
