@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-pub(crate) use tm::xa_h::{InfoCall, XidCall};
+pub(crate) use tm::xa_h::{InfoCall, TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, XidCall};
 pub use tm::xa_h::{XaSwitch, XidData};
 
 const NAME_BYTES: usize = 32;
@@ -31,7 +31,6 @@ pub struct TxInfo {
     pub(crate) transaction_state: c_long,
 }
 
-pub(crate) const TMNOFLAGS: c_long = 0;
 pub(crate) const TMREGISTER: c_long = 0x1;
 pub(crate) const TMNOMIGRATE: c_long = 0x2;
 pub(crate) const TMUSEASYNC: c_long = 0x4;
@@ -41,8 +40,6 @@ pub(crate) const TMFAIL: c_long = 0x2000_0000;
 pub(crate) const TMRESUME: c_long = 0x0800_0000;
 pub(crate) const TMSUCCESS: c_long = 0x0400_0000;
 pub(crate) const TMSUSPEND: c_long = 0x0200_0000;
-pub(crate) const TMSTARTRSCAN: c_long = 0x0100_0000;
-pub(crate) const TMENDRSCAN: c_long = 0x0080_0000;
 pub(crate) const TMJOIN: c_long = 0x0020_0000;
 pub(crate) const TMMIGRATE: c_long = 0x0010_0000;
 

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_long};
 
+pub(crate) use tm::xa_h::code;
 use tm::{BranchName, XaCode, Xid};
 
 use crate::abi::XidData;
@@ -39,10 +40,4 @@ pub(crate) trait Resource {
 
     /// The branches of any coordinator of ours that are prepared in it; others are left out.
     fn prepared(&self) -> Result<Vec<Xid>, XaCode>;
-}
-
-/// A number that a resource manager answered. What the standard does not have is read as `XAER_PROTO`: nothing is known to
-/// have happened.
-pub(crate) fn code(number: c_int) -> XaCode {
-    XaCode::of_number(number).unwrap_or(XaCode::Protocol)
 }

@@ -13,15 +13,9 @@ use libloading::Library;
 use tm::{BranchName, XaCode, Xid};
 
 use crate::abi::{
-    InfoCall, TMENDRSCAN, TMNOFLAGS, TMNOMIGRATE, TMREGISTER, TMSTARTRSCAN, TMUSEASYNC, XA_OK, XAER_PROTO, XaSwitch,
-    XidCall, XidData,
+    InfoCall, TMNOFLAGS, TMNOMIGRATE, TMREGISTER, TMUSEASYNC, XA_OK, XAER_PROTO, XaSwitch, XidCall, XidData,
 };
-use crate::resource::{Resource, Verb, code};
-
-/// Branches asked for at a time.
-const LIST_BATCH: usize = 64;
-/// Most branches that are taken from one resource manager in one round; the next round finds the others.
-const LIST_MAX: usize = 65_536;
+use crate::resource::{Resource, Verb};
 
 /// Why a switch cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -110,13 +104,6 @@ impl SwitchedResource {
         // change it, which the missing `const` only leaves open because the standard is older than the word.
         unsafe { entry(text.as_ptr().cast_mut(), self.rmid, TMNOFLAGS) }
     }
-
-    fn list(&self, xids: &mut [XidData], flags: c_long) -> c_int {
-        let Some(entry) = self.switch.table.recover else { return XAER_PROTO };
-        let count = c_long::try_from(xids.len()).expect("a batch of branches is small");
-        // SAFETY: the entry is a function of this form by the standard, and writes at most `count` names.
-        unsafe { entry(xids.as_mut_ptr(), count, self.rmid, flags) }
-    }
 }
 
 impl Resource for SwitchedResource {
@@ -167,23 +154,8 @@ impl Resource for SwitchedResource {
 
 impl SwitchedResource {
     fn scan(&self) -> Result<Vec<Xid>, XaCode> {
-        let mut found = Vec::new();
-        let mut seen = 0;
-        let mut flags = TMSTARTRSCAN;
-        loop {
-            let mut batch = [XidData::NULL; LIST_BATCH];
-            let count = self.list(&mut batch, flags);
-            let Ok(count) = usize::try_from(count) else { return Err(code(count)) };
-            found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
-            seen += count;
-            flags = TMNOFLAGS;
-            if count < LIST_BATCH || seen >= LIST_MAX {
-                break;
-            }
-        }
-        // The list is closed with a call that takes nothing more from it. What it answers changes nothing.
-        let _ = self.list(&mut [], TMENDRSCAN);
-        Ok(found)
+        // SAFETY: the entry is a function of the standard's form; whoever wrote the profile trusts the library with that.
+        unsafe { self.switch.table.prepared(self.rmid) }
     }
 }
 

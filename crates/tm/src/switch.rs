@@ -8,7 +8,7 @@
 //! May use: `xa_h`, `branch`, libloading. Must not know: profiles, coordinators.
 #![allow(unsafe_code, reason = "a switch is a table of C functions in a library that somebody else made")]
 
-use std::ffi::{CString, c_int, c_long, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,21 +22,12 @@ use tokio::sync::oneshot;
 use xa::{BranchName, XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, ResourceManager};
-use crate::xa_h::{InfoCall, XaSwitch, XidCall, XidData};
+use crate::xa_h::{InfoCall, TMNOFLAGS, XaSwitch, XidCall, XidData, code};
 
 /// What programs in C are linked with. Libraries of switches that register by themselves find `ax_reg` in it.
 const OWN_LIBRARY: &str = "libholdfast.so.0";
 /// So long a call may take before it is said that nobody answers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Branches asked for at a time.
-const LIST_BATCH: usize = 64;
-/// Most branches that are taken in one round; the next one finds the others.
-const LIST_MAX: usize = 65_536;
-
-const TMNOFLAGS: c_long = 0;
-const TMSTARTRSCAN: c_long = 0x0100_0000;
-const TMENDRSCAN: c_long = 0x0080_0000;
-
 /// A resource manager behind a switch. Cheap to clone.
 #[derive(Clone)]
 pub struct SwitchManager(Arc<Named>);
@@ -225,34 +216,9 @@ impl Opened<'_> {
 
     /// The branches that are prepared, of any coordinator of ours.
     fn list(&self) -> Result<Vec<Xid>, XaCode> {
-        let (mut found, mut seen, mut flags) = (Vec::new(), 0, TMSTARTRSCAN);
-        loop {
-            let mut batch = [XidData::NULL; LIST_BATCH];
-            let answer = self.recover(&mut batch, flags);
-            let Ok(count) = usize::try_from(answer) else { return Err(code(answer)) };
-            found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
-            seen += count;
-            flags = TMNOFLAGS;
-            if count < LIST_BATCH || seen >= LIST_MAX {
-                break;
-            }
-        }
-        // The list is closed with a call that takes nothing more from it.
-        let _ = self.recover(&mut [], TMENDRSCAN);
-        Ok(found)
+        // SAFETY: the switch was judged, and its functions are what the standard says; so is what the profile's owner trusts it to be.
+        unsafe { self.switch.prepared(self.strings.rmid) }
     }
-
-    fn recover(&self, xids: &mut [XidData], flags: c_long) -> c_int {
-        let Some(entry) = self.switch.recover else { return XaCode::Protocol.number() };
-        let count = c_long::try_from(xids.len()).expect("a batch of branches is small");
-        // SAFETY: the entry is a function of this form by the standard, and writes at most `count` names.
-        unsafe { entry(xids.as_mut_ptr(), count, self.strings.rmid, flags) }
-    }
-}
-
-/// What the standard does not have is read as `XAER_PROTO`: nothing is known to have happened.
-fn code(number: c_int) -> XaCode {
-    XaCode::of_number(number).unwrap_or(XaCode::Protocol)
 }
 
 /// The switch, if it is one.

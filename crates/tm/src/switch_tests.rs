@@ -81,7 +81,7 @@ fn what_is_prepared_is_found_and_ended() {
     let manager = manager(&monkey(), "holdfast_monkey_static", &open);
     assert_eq!((manager.order(), wait(manager.in_doubt()).unwrap()), (3, vec![]));
     // More than are asked for at a time.
-    let mut all: Vec<Xid> = (0..3 * LIST_BATCH as u64).map(xid).collect();
+    let mut all: Vec<Xid> = (0..200).map(xid).collect();
     for xid in &all {
         std::fs::write(state.join(file_of(xid)), "").unwrap();
     }

@@ -1,15 +1,27 @@
 //! The structures of `xa.h`, for Rust: what a resource manager's library offers, and how it names branches.
 //!
-//! May use: `xa`. Must not know: what any call does.
+//! May use: `xa`. Must not know: what any call does but the one that lists branches.
+#![allow(unsafe_code, reason = "a switch is a table of C functions in a library that somebody else made")]
 
 use std::ffi::{c_char, c_int, c_long};
 
-use xa::{BranchName, FORMAT_ID, TransactionId, Xid};
+use xa::{BranchName, FORMAT_ID, TransactionId, XaCode, Xid};
 
 const XID_DATA_BYTES: usize = 128;
 const NAME_BYTES: usize = 32;
 /// The flag of a switch that works on while the program does other things: it alone needs `xa_complete`.
 const USES_ASYNC: c_long = 0x4;
+/// Branches asked for at a time.
+const LIST_BATCH: usize = 64;
+/// Most branches that are taken from one resource manager in one round; the next round finds the others.
+const LIST_MAX: usize = 65_536;
+
+/// No flags.
+pub const TMNOFLAGS: c_long = 0;
+/// A list begins.
+pub const TMSTARTRSCAN: c_long = 0x0100_0000;
+/// A list ends.
+pub const TMENDRSCAN: c_long = 0x0080_0000;
 
 /// `XID`: a branch's name; `data` holds the transaction's and right behind it the branch's.
 #[repr(C)]
@@ -117,4 +129,43 @@ impl XaSwitch {
         ];
         entries.into_iter().find_map(|(entry, is_there)| (!is_there).then_some(entry))
     }
+
+    /// The branches that are prepared in the resource manager of this number, which is open for the thread, as far as their names are
+    /// ours.
+    ///
+    /// # Safety
+    /// `recover` is a function as the standard has it.
+    ///
+    /// # Errors
+    /// What it answered.
+    pub unsafe fn prepared(&self, rmid: c_int) -> Result<Vec<Xid>, XaCode> {
+        let Some(entry) = self.recover else { return Err(XaCode::Protocol) };
+        let list = |xids: &mut [XidData], flags: c_long| {
+            let count = c_long::try_from(xids.len()).expect("a batch of branches is small");
+            // SAFETY: the entry writes at most `count` names; the caller answers for it.
+            unsafe { entry(xids.as_mut_ptr(), count, rmid, flags) }
+        };
+        let (mut found, mut seen, mut flags) = (Vec::new(), 0, TMSTARTRSCAN);
+        loop {
+            let mut batch = [XidData::NULL; LIST_BATCH];
+            let answer = list(&mut batch, flags);
+            let Ok(count) = usize::try_from(answer) else { return Err(code(answer)) };
+            found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
+            seen += count;
+            flags = TMNOFLAGS;
+            if count < LIST_BATCH || seen >= LIST_MAX {
+                break;
+            }
+        }
+        // The list is closed with a call that takes nothing more from it. What it answers changes nothing.
+        let _ = list(&mut [], TMENDRSCAN);
+        Ok(found)
+    }
+}
+
+/// A number that a resource manager answered. What the standard does not have is read as `XAER_PROTO`: nothing is known to
+/// have happened.
+#[must_use]
+pub fn code(number: c_int) -> XaCode {
+    XaCode::of_number(number).unwrap_or(XaCode::Protocol)
 }
