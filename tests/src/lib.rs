@@ -20,7 +20,7 @@ pub use disk::SmallDisk;
 pub use folders::{Kept, Snapshot, files_of, flip, folder_in_memory, looks_of};
 pub use http::http_get;
 pub use output::Output;
-pub use programs::{Finished, budget, holdfast, python, run};
+pub use programs::{Finished, budget, example, holdfast, python, run};
 pub use random::Random;
 pub use resp::{Client, Value};
 pub use say::say;

@@ -36,6 +36,18 @@ pub fn python() -> PathBuf {
     std::env::var_os("HOLDFAST_PYTHON").map_or_else(|| target().join("e2e-python/bin/python"), PathBuf::from)
 }
 
+/// The program of an example, as the last build left it beside this test program.
+///
+/// # Panics
+/// When there is none.
+pub fn example(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("a running program has a path");
+    let profile = own.ancestors().nth(2).expect("cargo puts tests three folders deep");
+    let path = profile.join("examples").join(name);
+    assert!(path.exists(), "run `cargo xtask test`, which builds the example {name}");
+    path
+}
+
 /// The target folder: this test program lies in `<target>/<profile>/deps`.
 fn target() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");

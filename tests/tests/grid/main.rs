@@ -7,6 +7,7 @@ mod certificates;
 #[allow(dead_code, reason = "these tests prepare nothing")]
 #[path = "../transactions/databases.rs"]
 mod databases;
+mod example_tests;
 mod mariadb_tests;
 mod mirror_tests;
 mod scene;
