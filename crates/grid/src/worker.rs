@@ -276,6 +276,10 @@ fn check(client: &Client, entries: &Entries, options: &WorkerOptions) -> Result<
             "dead letters need a type of their own: in the type that is worked on they would be handled again",
         );
     }
+    let is_volatile = |letters: &Entries| letters.definition().storage == Storage::Volatile;
+    if options.dead_letters.as_ref().is_some_and(is_volatile) {
+        return invalid("entries of a volatile type are in no transaction: dead letters need a durable type");
+    }
     if !(1..=THREADS_MAX).contains(&options.threads) || options.attempts_max == 0 {
         return invalid(&format!("threads are from 1 to {THREADS_MAX}, attempts_max from 1"));
     }

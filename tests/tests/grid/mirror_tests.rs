@@ -142,6 +142,8 @@ fn a_table_is_loaded_and_read_through_and_does_not_come_back() {
     let loader = Loader::beside(&store, &running).unwrap();
     orders.write(&order(7, 1), &WriteOptions::default()).unwrap();
     assert_eq!(loader.load().unwrap(), Loaded { rows: 1200, written: 1199 });
+    // A load that was over kept the table locked for as long as its loader lived.
+    database.run(r#"BEGIN; SET LOCAL lock_timeout = '20s'; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE; COMMIT"#);
     assert_eq!(orders.count(&Wanted::all()).unwrap(), 1200);
     assert!(running.flush(LONG));
     assert_eq!(database.applied(), BTreeMap::from([(7, vec![1])]), "what was loaded stays where it came from");

@@ -246,6 +246,11 @@ fn options_out_of_range_are_refused() {
     assert_eq!(starts(&any, quick(1, 1001)), Err(ErrorKind::Invalid));
     let own_letters = WorkerOptions { dead_letters: Some(any.clone()), ..quick(1, 1) };
     assert_eq!(starts(&any, own_letters), Err(ErrorKind::Invalid));
+    let volatile = holdfast::space::Storage::Volatile;
+    let definition = Definition { storage: volatile, ..Definition::new("shop", "lost") };
+    let lost = client.space("shop").declare(definition).wait().unwrap();
+    let lost_letters = WorkerOptions { dead_letters: Some(lost), ..quick(1, 1) };
+    assert_eq!(starts(&any, lost_letters), Err(ErrorKind::Invalid));
     let ordered = Wanted::query("id > 0 ORDER BY id", &[]).unwrap();
     let started = Workers::start(&client, &any, &ordered, quick(1, 1), |_, _| Ok(()));
     assert_eq!(started.err().map(|error| error.kind()), Some(ErrorKind::Invalid));

@@ -15,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{
-    Change as InPlace, Document, Engine, Order, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef, key_of,
+    Change as InPlace, Document, EVERYBODY, Engine, Order, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef,
+    key_of,
 };
 use journal::{Batch, Log, PartitionId, Position};
 
@@ -232,12 +233,15 @@ impl<'a> Task<'a> {
         self.partition.id
     }
 
-    /// The entries that match, at most so many, with what this task has written and without what it took.
+    /// The entries that match, at most so many and no more than LIMIT says, with what this task has written and without what it
+    /// took. What transactions have locked or hold is shown as it was committed last.
     ///
     /// # Errors
-    /// `Invalid` when there is no such type.
+    /// `Invalid` when there is no such type, and of ORDER BY and OFFSET.
     pub fn read(&mut self, name: &str, wanted: &Wanted, max: usize) -> Result<Vec<Entry>> {
         let kind = self.kind(name)?;
+        wanted.check_unordered("a task")?;
+        let max = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let definition = kind.definition();
         let (now_ms, mut found) = (self.now_ms, Vec::new());
         // In a queue what was there has kept its place, and what is new comes behind.
@@ -266,7 +270,8 @@ impl<'a> Task<'a> {
             }
             if found.len() < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let search = Search { of: kind.of, filter: &wanted.filter, by: NOBODY, go_on: &|| ControlFlow::Continue(()) };
+        let search =
+            Search { of: kind.of, filter: &wanted.filter, by: EVERYBODY, go_on: &|| ControlFlow::Continue(()) };
         let _ = self.engine.find(search, look);
         if is_queue {
             found.sort_by_key(|stored| stored.sequence);
@@ -390,10 +395,17 @@ impl<'a> Task<'a> {
     /// Takes the entry with this id.
     ///
     /// # Errors
-    /// As [`Entries::take`].
+    /// As [`Entries::take`]; `Timeout` at once while a transaction has the entry locked, or holds its group.
     pub fn take(&mut self, name: &str, id: impl Into<Value>) -> Result<Option<Entry>> {
         let (kind, id) = (self.kind(name)?, id.into());
         let Some(old) = self.now(&kind, &id)? else { return Ok(None) };
+        let place = self.engine.find_id(kind.of, id.scalar());
+        if place.is_some_and(|place| self.engine.is_held(place, NOBODY)) {
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                "a transaction holds the group of an entry that the task takes",
+            ));
+        }
         self.stage(&kind, &id, Some(old.clone()), None);
         Ok(Some(old.into()))
     }

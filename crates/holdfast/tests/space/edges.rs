@@ -229,6 +229,33 @@ fn a_batch_keeps_what_is_unique() {
     assert_eq!(ids(&accounts.read_many(&Wanted::all(), 9).unwrap()), BTreeSet::from([3]));
 }
 
+/// A task passed over LIMIT and ORDER BY, did not see what lay behind an entry that a worker had, and took it.
+#[test]
+fn a_task_reads_as_others_do_and_takes_nothing_of_a_group_that_is_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("s");
+    let order_by = Order::Groups(Path::parse("customer").unwrap());
+    let steps = space.declare(Definition { order: order_by, ..Definition::new("s", "step") }).unwrap();
+    for id in 0..4 {
+        steps.write(&order(id, "ada", 0), &upsert()).unwrap();
+    }
+    let read =
+        |wanted: &Wanted| space.execute(&"ada".into(), None, |task| task.read("step", wanted, 9).map(|all| ids(&all)));
+    let mut worker = store.begin();
+    assert_eq!(id(&steps.within(&mut worker).take(&Wanted::all(), &now()).unwrap().unwrap()), 0);
+    // What is committed, as without a task.
+    assert_eq!(read(&Wanted::all()).unwrap(), ids(&steps.read_many(&Wanted::all(), 9).unwrap()));
+    let limited = Wanted::query("total = 0 LIMIT 3", &[]).unwrap();
+    assert_eq!(read(&limited).unwrap().len(), 3);
+    let ordered = Wanted::query("total = 0 ORDER BY id DESC", &[]).unwrap();
+    assert_eq!(read(&ordered).unwrap_err().kind(), ErrorKind::Invalid);
+    let take = |id: i64| space.execute(&"ada".into(), None, |task| task.take("step", id).map(|it| it.is_some()));
+    assert_eq!(take(1).unwrap_err().kind(), ErrorKind::Timeout);
+    drop(worker);
+    assert!(take(1).unwrap());
+}
+
 /// Both lay under one name in the transaction, and the commit looked for the one where the other was.
 #[test]
 fn a_transaction_moves_an_entry_to_another_partition() {

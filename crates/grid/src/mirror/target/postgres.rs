@@ -195,15 +195,21 @@ fn row_of(row: &tokio_postgres::Row) -> Result<Row> {
 pub(super) async fn rows(client: &mut Client, table: &Table, each: &mut dyn FnMut(&[Row]) -> Result<()>) -> Result<()> {
     let down = |error: tokio_postgres::Error| down(&error);
     let transaction = client.transaction().await.map_err(down)?;
-    let portal = transaction.bind(&select(table), &[]).await.map_err(down)?;
-    loop {
-        let rows =
-            transaction.query_portal(&portal, i32::try_from(READ_ROWS).unwrap_or(i32::MAX)).await.map_err(down)?;
-        if rows.is_empty() {
-            return Ok(());
+    let read = async {
+        let portal = transaction.bind(&select(table), &[]).await.map_err(down)?;
+        loop {
+            let rows = transaction.query_portal(&portal, i32::try_from(READ_ROWS).unwrap_or(i32::MAX));
+            let rows = rows.await.map_err(down)?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            each(&rows.iter().map(row_of).collect::<Result<Vec<_>>>()?)?;
         }
-        each(&rows.iter().map(row_of).collect::<Result<Vec<_>>>()?)?;
-    }
+    };
+    let read = read.await;
+    // Waited for: nobody drives the connection afterwards, and the table would stay locked against those who alter it.
+    let ended = transaction.rollback().await.map_err(down);
+    read.and(ended)
 }
 
 pub(super) async fn row(client: &Client, table: &Table, key: &str) -> Result<Option<Row>> {
