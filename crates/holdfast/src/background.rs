@@ -49,7 +49,7 @@ pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Wor
     begin("holdfast-snapshots", |inner| {
         // A snapshot of a partition is tens of milliseconds of work. Writers that give way to each other would wait for all of it.
         base::stand_back();
-        run(inner, &inner.snapshot_wake, None, |inner| Some(inner.step_snapshots()));
+        run(inner, &inner.spaces.snapshot_wake, None, |inner| Some(inner.step_snapshots()));
     })?;
     begin("holdfast-series", |inner| {
         base::stand_back();

@@ -90,7 +90,6 @@ pub(crate) struct Inner {
     /// Those that the scrubber found damaged in its last round.
     pub(crate) damaged_snapshots: Mutex<BTreeMap<PartitionId, Damage>>,
     pub(crate) space_wake: Arc<Signal>,
-    pub(crate) snapshot_wake: Signal,
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
     pub(crate) series_wake: Arc<Signal>,
@@ -197,7 +196,6 @@ impl Store {
             lost_snapshots,
             damaged_snapshots: Mutex::default(),
             space_wake: Arc::new(Signal::new()),
-            snapshot_wake: Signal::new(),
             shelf,
             series_wake: Arc::new(Signal::new()),
             merge_wake: Arc::new(Signal::new()),
@@ -346,7 +344,7 @@ impl Owner {
         let first = [&inner.journal_wake, &inner.ledger_wake, &inner.scrub_wake, &inner.compaction_wake];
         let others = [&inner.pages_wake, &inner.space_wake, &inner.series_wake, &inner.merge_wake];
         first.into_iter().chain(others).for_each(|wake| wake.raise());
-        inner.snapshot_wake.raise();
+        inner.spaces.snapshot_wake.raise();
         lock(&self.workers).clear();
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ::space::{Definition, Storage, TypeId};
 use arc_swap::{ArcSwap, Guard};
+use base::Signal;
 
 use super::listen::Listeners;
 use super::locks::Locks;
@@ -98,6 +99,8 @@ pub(crate) struct Registry {
     pub(crate) declaring: Mutex<u32>,
     /// Held while snapshots are written, and while they are copied.
     pub(crate) snapshots: Mutex<()>,
+    /// Has whoever writes them look whether the store ends.
+    pub(crate) snapshot_wake: Signal,
     turn: AtomicUsize,
     versions: AtomicU64,
     ids: AtomicU64,
