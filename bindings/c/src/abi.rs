@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-pub(crate) use tm::xa_h::{InfoCall, TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, XidCall};
+pub(crate) use tm::xa_h::{InfoCall, TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMUSEASYNC, XidCall};
 pub use tm::xa_h::{XaSwitch, XidData};
 
 const NAME_BYTES: usize = 32;
@@ -33,7 +33,6 @@ pub struct TxInfo {
 
 pub(crate) const TMREGISTER: c_long = 0x1;
 pub(crate) const TMNOMIGRATE: c_long = 0x2;
-pub(crate) const TMUSEASYNC: c_long = 0x4;
 pub(crate) const TMASYNC: c_long = 0x8000_0000;
 pub(crate) const TMONEPHASE: c_long = 0x4000_0000;
 pub(crate) const TMFAIL: c_long = 0x2000_0000;

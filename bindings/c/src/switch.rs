@@ -17,6 +17,9 @@ use crate::abi::{
 };
 use crate::resource::{Resource, Verb};
 
+/// Most branches that are taken from one resource manager in one round; the next round finds the others.
+const LIST_MAX: usize = 65_536;
+
 /// Why a switch cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
@@ -155,7 +158,7 @@ impl Resource for SwitchedResource {
 impl SwitchedResource {
     fn scan(&self) -> Result<Vec<Xid>, XaCode> {
         // SAFETY: the entry is a function of the standard's form; whoever wrote the profile trusts the library with that.
-        unsafe { self.switch.table.prepared(self.rmid) }
+        unsafe { self.switch.table.prepared(self.rmid, LIST_MAX) }.map(|listed| listed.found)
     }
 }
 

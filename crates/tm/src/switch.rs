@@ -28,6 +28,9 @@ use crate::xa_h::{InfoCall, TMNOFLAGS, XaSwitch, XidCall, XidData, code};
 const OWN_LIBRARY: &str = "libholdfast.so.0";
 /// So long a call may take before it is said that nobody answers.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// More prepared branches are not taken from one resource manager: all are needed, as whoever sees none of a transaction forgets it.
+const LIST_MAX: usize = 1_000_000;
+
 /// A resource manager behind a switch. Cheap to clone.
 #[derive(Clone)]
 pub struct SwitchManager(Arc<Named>);
@@ -114,9 +117,15 @@ impl SwitchManager {
         })
     }
 
-    fn end<'a>(&'a self, verb: &'static str, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+    /// Ends a branch by the entry that `entry` finds in the switch.
+    fn end<'a>(
+        &'a self,
+        entry: fn(&XaSwitch) -> Option<XidCall>,
+        verb: &'static str,
+        xid: &'a Xid,
+    ) -> BoxFuture<'a, Answer> {
         let name = XidData::of(xid);
-        let answer = self.open_for(move |opened| opened.about(verb, name));
+        let answer = self.open_for(move |opened| opened.about(entry(opened.switch), name));
         Box::pin(async move {
             match answer.await {
                 Ok(XaCode::Ok) => XaCode::Ok.into(),
@@ -138,21 +147,19 @@ impl ResourceManager for SwitchManager {
 
     fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
         let listed = self.open_for(|opened| opened.list());
-        Box::pin(async move {
-            listed.await?.map_err(|code| format!("cannot list what is in doubt: xa_recover answered {code}"))
-        })
+        Box::pin(async move { listed.await? })
     }
 
     fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
-        self.end("commit", xid)
+        self.end(|switch| switch.commit, "commit", xid)
     }
 
     fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
-        self.end("rollback", xid)
+        self.end(|switch| switch.rollback, "rollback", xid)
     }
 
     fn forget<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
-        self.end("forget", xid)
+        self.end(|switch| switch.forget, "forget", xid)
     }
 }
 
@@ -202,22 +209,20 @@ impl Opened<'_> {
         code(unsafe { entry(text.as_ptr().cast_mut(), self.strings.rmid, TMNOFLAGS) })
     }
 
-    fn about(&self, verb: &str, mut name: XidData) -> XaCode {
-        let entry: Option<XidCall> = match verb {
-            "commit" => self.switch.commit,
-            "rollback" => self.switch.rollback,
-            "forget" => self.switch.forget,
-            _ => None,
-        };
+    fn about(&self, entry: Option<XidCall>, mut name: XidData) -> XaCode {
         let Some(entry) = entry else { return XaCode::Protocol };
         // SAFETY: the entry is a function of this form by the standard; the name is ours and outlives the call.
         code(unsafe { entry(&raw mut name, self.strings.rmid, TMNOFLAGS) })
     }
 
     /// The branches that are prepared, of any coordinator of ours.
-    fn list(&self) -> Result<Vec<Xid>, XaCode> {
+    fn list(&self) -> Result<Vec<Xid>, String> {
         // SAFETY: the switch was judged, and its functions are what the standard says; so is what the profile's owner trusts it to be.
-        unsafe { self.switch.prepared(self.strings.rmid) }
+        match unsafe { self.switch.prepared(self.strings.rmid, LIST_MAX) } {
+            Ok(listed) if listed.is_all => Ok(listed.found),
+            Ok(_) => Err(format!("it lists more than {LIST_MAX} prepared branches")),
+            Err(code) => Err(format!("cannot list what is in doubt: xa_recover answered {code}")),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of resource managers behind switches, over the scripted one.
 
+use std::ffi::c_long;
 use std::path::{Path, PathBuf};
 
 use xa::{CoordinatorId, OwnerId, TransactionId};
@@ -99,6 +100,23 @@ fn what_is_prepared_is_found_and_ended() {
     assert_eq!(wait(manager.in_doubt()).unwrap().len(), all.len() - 1);
     let answer = wait(manager.forget(&last));
     assert_eq!((answer.code, answer.reason.as_str()), (XaCode::NotKnown, "xa_forget answered XAER_NOTA"));
+}
+
+/// Who sees no branch of a decision may forget it: a list that was cut must not pass for all.
+#[test]
+fn a_list_that_is_cut_says_so() {
+    unsafe extern "C" fn full(xids: *mut XidData, count: c_long, _: c_int, _: c_long) -> c_int {
+        for at in 0..usize::try_from(count).unwrap() {
+            // SAFETY: there is room for `count`.
+            unsafe { xids.add(at).write(XidData::of(&xid(at as u64))) };
+        }
+        c_int::try_from(count).unwrap()
+    }
+    let good = load_switch(&monkey(), "holdfast_monkey_static").unwrap();
+    let endless = XaSwitch { recover: Some(full), ..good };
+    // SAFETY: the function is the one above.
+    let listed = unsafe { endless.prepared(0, 200) }.unwrap();
+    assert!(!listed.is_all && listed.found.len() >= 200);
 }
 
 #[test]

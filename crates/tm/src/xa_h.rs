@@ -10,11 +10,9 @@ use xa::{BranchName, FORMAT_ID, TransactionId, XaCode, Xid};
 const XID_DATA_BYTES: usize = 128;
 const NAME_BYTES: usize = 32;
 /// The flag of a switch that works on while the program does other things: it alone needs `xa_complete`.
-const USES_ASYNC: c_long = 0x4;
+pub const TMUSEASYNC: c_long = 0x4;
 /// Branches asked for at a time.
 const LIST_BATCH: usize = 64;
-/// Most branches that are taken from one resource manager in one round; the next round finds the others.
-const LIST_MAX: usize = 65_536;
 
 /// No flags.
 pub const TMNOFLAGS: c_long = 0;
@@ -111,6 +109,15 @@ pub struct XaSwitch {
     pub complete: Option<CompleteCall>,
 }
 
+/// What is prepared in a resource manager.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// The branches whose names are ours.
+    pub found: Vec<Xid>,
+    /// Whether there are no more.
+    pub is_all: bool,
+}
+
 impl XaSwitch {
     /// The function that is missing, by its name in `xa.h`.
     #[must_use]
@@ -125,20 +132,20 @@ impl XaSwitch {
             ("xa_commit_entry", self.commit.is_some()),
             ("xa_recover_entry", self.recover.is_some()),
             ("xa_forget_entry", self.forget.is_some()),
-            ("xa_complete_entry", self.complete.is_some() || self.flags & USES_ASYNC == 0),
+            ("xa_complete_entry", self.complete.is_some() || self.flags & TMUSEASYNC == 0),
         ];
         entries.into_iter().find_map(|(entry, is_there)| (!is_there).then_some(entry))
     }
 
     /// The branches that are prepared in the resource manager of this number, which is open for the thread, as far as their names are
-    /// ours.
+    /// ours. It is asked no further once it has listed `max`, of anybody.
     ///
     /// # Safety
     /// `recover` is a function as the standard has it.
     ///
     /// # Errors
     /// What it answered.
-    pub unsafe fn prepared(&self, rmid: c_int) -> Result<Vec<Xid>, XaCode> {
+    pub unsafe fn prepared(&self, rmid: c_int, max: usize) -> Result<Listed, XaCode> {
         let Some(entry) = self.recover else { return Err(XaCode::Protocol) };
         let list = |xids: &mut [XidData], flags: c_long| {
             let count = c_long::try_from(xids.len()).expect("a batch of branches is small");
@@ -146,6 +153,7 @@ impl XaSwitch {
             unsafe { entry(xids.as_mut_ptr(), count, rmid, flags) }
         };
         let (mut found, mut seen, mut flags) = (Vec::new(), 0, TMSTARTRSCAN);
+        let is_all;
         loop {
             let mut batch = [XidData::NULL; LIST_BATCH];
             let answer = list(&mut batch, flags);
@@ -153,13 +161,14 @@ impl XaSwitch {
             found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
             seen += count;
             flags = TMNOFLAGS;
-            if count < LIST_BATCH || seen >= LIST_MAX {
+            if count < LIST_BATCH || seen >= max {
+                is_all = count < LIST_BATCH;
                 break;
             }
         }
         // The list is closed with a call that takes nothing more from it. What it answers changes nothing.
         let _ = list(&mut [], TMENDRSCAN);
-        Ok(found)
+        Ok(Listed { found, is_all })
     }
 }
 
