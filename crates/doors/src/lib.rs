@@ -18,6 +18,8 @@ pub mod numbers;
 mod peer;
 mod points;
 pub mod resp;
+mod through;
 pub mod tls;
 
 pub use error::ServeError;
+pub use through::{Loading, ReadThrough};

@@ -28,7 +28,7 @@ use tm::DatabaseTls;
 use tokio::sync::{Notify, watch};
 
 use crate::backoff::Backoff;
-pub use load::{Loaded, Loader};
+pub use load::{Loaded, LoadedIds, Loader};
 pub use table::{Column, DocumentTable, IdKind, Mapping, Table};
 use target::Address;
 pub use through::NotThrough;

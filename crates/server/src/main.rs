@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod recovery;
 mod restore;
+mod rows;
 mod series;
 mod serve;
 mod signals;

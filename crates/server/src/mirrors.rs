@@ -4,19 +4,21 @@
 //! second; a mirror that ended is begun again after a while, as somebody may have done what its last words said. The first look is before
 //! the doors open, so that the journal is held for what the target has not before anybody can write.
 //!
-//! May use: `grid`, `config`, the facade, threads. Must not know: doors, how a mirror follows.
+//! May use: `grid`, `config`, `rows`, the facade, threads. Must not know: doors, how a mirror follows.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use doors::ReadThrough;
 use doors::numbers::MirrorNumbers;
 use grid::{Backoff, DocumentTable, Loader, Mirror, MirrorOptions, MirrorStats};
-use holdfast::{ErrorKind, Result, Store};
+use holdfast::{Error, ErrorKind, Result, Store};
 
 use crate::config;
 use crate::failure::Failure;
+use crate::rows::{self, Asks};
 
 /// How often a mirror is looked at, and a type that cannot be mirrored yet.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,6 +33,7 @@ const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::f
 pub(crate) struct Mirrors {
     all: Vec<Arc<Watched>>,
     threads: Vec<JoinHandle<()>>,
+    read_through: Arc<rows::Types>,
 }
 
 /// One mirror of the configuration.
@@ -39,6 +42,8 @@ struct Watched {
     store: Store,
     state: Mutex<State>,
     changed: Condvar,
+    /// Who waits for rows, if the type is read through.
+    asks: Option<Arc<Asks>>,
 }
 
 #[derive(Default)]
@@ -46,6 +51,8 @@ struct State {
     stops: bool,
     /// What follows now.
     mirror: Option<Arc<Mirror>>,
+    /// What reads rows beside it, if the type is read through.
+    loader: Option<Arc<Loader>>,
     /// What those before it did.
     before: Totals,
     loaded: u64,
@@ -77,16 +84,36 @@ impl Totals {
 impl Mirrors {
     /// Begins to follow what is declared, and to wait for what is not.
     pub(crate) fn start(store: &Store, plans: &[config::Mirror]) -> std::result::Result<Self, Failure> {
-        let mut this = Self { all: Vec::new(), threads: Vec::new() };
+        let mut types = rows::Types::default();
+        let mut this = Self { all: Vec::new(), threads: Vec::new(), read_through: Arc::default() };
         for plan in plans {
             let (plan, store) = (plan.clone(), store.clone());
-            let watched = Arc::new(Watched { plan, store, state: Mutex::default(), changed: Condvar::new() });
+            let asks = plan.read_through.then(Arc::<Asks>::default);
+            if let Some(asks) = &asks {
+                types.0.insert((plan.space.clone(), plan.type_name.clone()), Arc::clone(asks));
+            }
+            let watched = Arc::new(Watched { plan, store, state: Mutex::default(), changed: Condvar::new(), asks });
             this.all.push(Arc::clone(&watched));
             let first = watched.begin();
-            let thread = thread::Builder::new().name("mirror-watch".to_owned()).spawn(move || watched.run(first));
-            this.threads.push(thread.map_err(|error: io::Error| Failure::Start(error))?);
+            if watched.asks.is_some() {
+                let of_rows = Arc::clone(&watched);
+                this.spawn("mirror-rows", move || of_rows.serve_rows())?;
+            }
+            this.spawn("mirror-watch", move || watched.run(first))?;
         }
+        this.read_through = Arc::new(types);
         Ok(this)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> std::result::Result<(), Failure> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(|error: io::Error| Failure::Start(error))?);
+        Ok(())
+    }
+
+    /// Loads what clients read by id and the space has not, of the types that are read through.
+    pub(crate) fn read_through(&self) -> Option<Arc<dyn ReadThrough>> {
+        (!self.read_through.0.is_empty()).then(|| Arc::clone(&self.read_through) as _)
     }
 
     /// Asks for what they do.
@@ -106,6 +133,7 @@ impl Drop for Mirrors {
             }
             drop(state);
             watched.changed.notify_all();
+            watched.asks.iter().for_each(|asks| asks.stop());
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -176,7 +204,9 @@ impl Watched {
         }
         let options = MirrorOptions { target: plan.database.clone(), ..MirrorOptions::new(&plan.name, "") };
         let mirror = Arc::new(Mirror::start(&entries, Arc::new(mapping), options)?);
+        let loader = self.asks.is_some().then(|| Loader::beside(&self.store, &mirror)).transpose()?;
         let mut state = self.state();
+        state.loader = loader.map(Arc::new);
         if state.stops {
             mirror.request_stop();
         }
@@ -250,7 +280,40 @@ impl Watched {
         let mut state = self.state();
         let mut totals = state.before.and(&stats);
         totals.failures += u64::from(stats.ended.is_some());
-        (state.before, state.mirror, state.is_up) = (totals, None, false);
+        (state.before, state.mirror, state.loader, state.is_up) = (totals, None, None, false);
+    }
+
+    /// Reads rows for who asks, until the server stops.
+    fn serve_rows(&self) {
+        let Some(asks) = &self.asks else { return };
+        // What the database says is for the log.
+        let unknown = |kind: ErrorKind| {
+            let name = &self.plan.name;
+            let text = format!(
+                "the entry is not in the space, and its table cannot be asked now: the log says why (mirror {name})"
+            );
+            Error::new(kind, text)
+        };
+        asks.serve(|ids| {
+            let (loader, mirror) = {
+                let state = self.state();
+                (state.loader.clone(), state.mirror.clone())
+            };
+            let has_trouble = mirror.is_none_or(|mirror| mirror.stats().trouble.is_some());
+            // Nobody waits for what is known to be out of reach.
+            let Some(loader) = loader.filter(|_| !has_trouble) else { return Err(unknown(ErrorKind::Unavailable)) };
+            match loader.load_ids(ids, rows::WAIT_MAX) {
+                Ok(loaded) => {
+                    self.state().loaded += loaded.written;
+                    Ok(loaded.entries)
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
+                    self.complain(&format!("entries that were asked for cannot be read from its table: {error}"));
+                    Err(unknown(error.kind()))
+                }
+                Err(error) => Err(error),
+            }
+        });
     }
 
     fn complain(&self, text: &str) {

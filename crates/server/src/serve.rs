@@ -91,7 +91,7 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     store.release_compaction();
     let shutdown = Arc::new(Notify::new());
     let counts = Arc::new(Counts::new(&config.xa));
-    let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
+    let resp = Arc::new(open_resp(&config, &store, &shutdown, (&counts, &mirrors))?);
     let line = open_line(&config, &store)?.map(Arc::new);
     let continuous = Arc::new(continuous::Counts::default());
     let http = open_http(&config, &store, (&resp, line.as_ref()), (&counts, &continuous, &mirrors))?;
@@ -165,7 +165,7 @@ fn open_resp(
     config: &Config,
     store: &Store,
     shutdown: &Arc<Notify>,
-    counts: &Arc<Counts>,
+    (counts, mirrors): (&Arc<Counts>, &Mirrors),
 ) -> Result<resp::Running, Failure> {
     let shutdown = Arc::clone(shutdown);
     let on_shutdown: ShutdownHook = Arc::new(move || shutdown.notify_one());
@@ -179,6 +179,7 @@ fn open_resp(
         on_shutdown: Some(on_shutdown),
         script: config.script.clone(),
         recovery: Some(source(counts)),
+        read_through: mirrors.read_through(),
         ..resp::Options::new(config.resp.listen)
     };
     resp::serve(store.clone(), options).map_err(Failure::Resp)
@@ -226,6 +227,7 @@ fn open_http(
         recovery: Some(source(counts)),
         continuous: Some(Arc::new(move || continuous.numbers())),
         mirrors: Some(Arc::new(mirrors.numbers())),
+        read_through: mirrors.read_through(),
         ..http::Options::new(config.http.listen)
     };
     http::serve(store.clone(), options).map_err(Failure::Http)

@@ -174,6 +174,9 @@ fn a_table_is_loaded_and_read_through() {
     let read = |id: i64| loader.read(&id.into(), LONG).unwrap().map(|entry| entry.document);
     assert_eq!(read(5000), Some(Document::from_pairs([("id", 5000_i64), ("total", 3)])));
     assert_eq!(read(6000), None);
+    let ids: Vec<holdfast::space::Value> = (4990..5510).map(holdfast::space::Value::from).collect();
+    let loaded = loader.load_ids(&ids, LONG).unwrap();
+    assert_eq!((loaded.entries, loaded.written), (vec![5000.into()], 0));
     for id in 1..30 {
         orders.take(&Wanted::id(id), &ReadOptions::default()).unwrap().unwrap();
         assert_eq!(read(id), None, "{id}");

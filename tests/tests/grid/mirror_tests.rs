@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use grid::{DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
+use grid::{DocumentTable, IdKind, Loaded, LoadedIds, Loader, Mirror, MirrorOptions};
 use holdfast::space::{AtLimit, Bookmark, Definition, Document, ReadOptions, Value, Wanted, WriteOptions};
-use holdfast::{Compression, Durability, PutOptions};
+use holdfast::{Compression, Durability, ErrorKind, PutOptions};
 use holdfast_tests::{Random, say, until};
 
 use super::databases::Postgres;
@@ -153,6 +154,16 @@ fn a_table_is_loaded_and_read_through_and_does_not_come_back() {
     assert_eq!(read(5000), Some(Document::from_pairs([("id", 5000_i64), ("total", 3)])));
     assert!(orders.read(&Wanted::id(5000), &ReadOptions::default()).unwrap().is_some());
     assert_eq!(read(6000), None);
+    // Several at once, some of which have no row, are there, or are of no kind that a key is.
+    database.run(r#"INSERT INTO "order" VALUES (5001, '{"id": 5001, "total": 5}'); TRUNCATE applied"#);
+    let ids = [5001.into(), 5000.into(), 6000.into(), 5001.into(), "5001".into(), Value::Null];
+    let loaded = loader.load_ids(&ids, LONG).unwrap();
+    assert_eq!((loaded.written, loaded.entries.len()), (1, 2), "{loaded:?}");
+    assert!(loaded.entries.contains(&5000.into()) && loaded.entries.contains(&5001.into()), "{loaded:?}");
+    assert_eq!(loader.load_ids(&[], LONG).unwrap(), LoadedIds::default());
+    orders.take(&Wanted::id(5001), &ReadOptions::default()).unwrap().unwrap();
+    assert_eq!(loader.load_ids(&ids, LONG).unwrap(), LoadedIds { entries: vec![5000.into()], written: 0 });
+    database.run("TRUNCATE applied");
     // What was taken is not there again, although the table had it a moment ago.
     for id in 1..100 {
         orders.take(&Wanted::id(id), &ReadOptions::default()).unwrap().unwrap();
@@ -229,4 +240,51 @@ fn what_is_evicted_stays_in_the_table_and_is_read_through() {
         assert!(loader.read(&id.into(), LONG).unwrap().is_some(), "{id}");
     }
     assert!(!was_there.load(Ordering::Relaxed));
+}
+
+/// A table that somebody had locked kept its readers for as long as that lasted.
+#[test]
+fn a_table_that_does_not_answer_is_waited_for_as_long_as_it_was_said() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    database.run(r#"INSERT INTO "order" VALUES (1, '{"id": 1, "total": 3}')"#);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    let loader = Loader::beside(&store, &running).unwrap();
+    database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
+    let error = loader.read(&1.into(), Duration::from_millis(300)).unwrap_err();
+    assert!(error.kind() == ErrorKind::Timeout && error.to_string().contains("has locked it"), "{error}");
+    database.run("ROLLBACK");
+    assert!(loader.read(&1.into(), LONG).unwrap().is_some());
+}
+
+#[test]
+fn ids_of_texts_are_read_through_whatever_is_in_them() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let definition = Definition { history: true, ..Definition::new("shop", "page") };
+    let pages = store.space("shop").declare(definition).unwrap();
+    let mapping = Arc::new(DocumentTable::of(&pages.definition(), IdKind::String));
+    let running = Mirror::start(&pages, mapping, MirrorOptions::new("pages", postgres.connection())).unwrap();
+    assert!(running.flush(LONG), "it has begun");
+    let loader = Loader::beside(&store, &running).unwrap();
+    let ids = ["a'b\"c", "{x,\"y\"}", "NULL", "", "\\", "é€"];
+    for id in ids {
+        let json = Document::from_pairs([("id", id)]).to_json();
+        let sql = "INSERT INTO page VALUES ($1, $2::text::jsonb)";
+        database.runtime.block_on(database.client.execute(sql, &[&id, &json])).unwrap();
+    }
+    for id in ids {
+        assert!(loader.read(&id.into(), LONG).unwrap().is_some(), "{id}");
+    }
+    // No column has such a text, and PostgreSQL refuses to look for one.
+    let asked = ["a\0b".into(), ids[0].into()];
+    assert_eq!(loader.load_ids(&asked, LONG).unwrap().entries, [ids[0].into()]);
+    assert!(loader.read(&"a\0b".into(), LONG).unwrap().is_none());
+    assert!(running.flush(LONG), "{:?}", running.stats());
 }

@@ -26,6 +26,13 @@ fn write(client: &mut Client, id: i64, total: i64) {
     assert!(answer.error().is_none(), "{answer:?}");
 }
 
+/// The JSON of an entry.
+fn document_of(entry: &Value) -> String {
+    let Value::Array(parts) = entry else { panic!("{entry:?}") };
+    let json = parts.iter().filter_map(Value::bytes).find(|bytes| bytes.starts_with(b"{")).unwrap();
+    String::from_utf8(json.to_vec()).unwrap()
+}
+
 /// What the space has, as the table has it.
 fn entries(server: &Server) -> Vec<(i64, i64)> {
     let answer = server.client().say("SPACE.MREAD shop order ANY COUNT 10000");
@@ -34,11 +41,7 @@ fn entries(server: &Server) -> Vec<(i64, i64)> {
         let value: serde_json::Value = serde_json::from_str(json).unwrap();
         value[field].as_i64().unwrap()
     };
-    let texts = all.iter().map(|entry| {
-        let Value::Array(parts) = entry else { panic!("{entry:?}") };
-        let json = parts.iter().filter_map(Value::bytes).find(|bytes| bytes.starts_with(b"{")).unwrap();
-        String::from_utf8(json.to_vec()).unwrap()
-    });
+    let texts = all.iter().map(document_of);
     let mut all: Vec<(i64, i64)> = texts.map(|json| (number(&json, "id"), number(&json, "total"))).collect();
     all.sort_unstable();
     all
@@ -252,4 +255,93 @@ fn a_type_that_is_declared_anew_is_another_one() {
     database.run("TRUNCATE \"order\"; DELETE FROM holdfast_mirror");
     write(&mut server.client(), 2, 20);
     assert!(is_the_same(&database, &server));
+}
+
+/// How HTTP answers for an entry, and the body.
+fn got(server: &Server, id: &str) -> (String, String) {
+    let answer = http_get(server.http(), &format!("/spaces/shop/types/order/entries/{id}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+#[test]
+fn what_was_evicted_is_read_from_the_table_and_what_was_taken_is_not() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "read_through = true\n");
+    let server = launch.start();
+    let mut client = server.client();
+    let declare = format!("{DECLARE} MEMORY 32768 EVICT");
+    assert_eq!(client.say(&declare), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "and follows"));
+    for id in 0..600 {
+        write(&mut client, id, id * 10);
+    }
+    let database = Database::connect(&postgres);
+    assert!(until(LONG, || (database.table().len() == 600).then_some(())).is_some());
+    assert!(entries(&server).len() < 600, "some were evicted");
+    for id in 0..600 {
+        let json = document_of(&client.say(&format!("SPACE.READ shop order ID {id}")));
+        assert!(json.contains(&format!("\"total\":{}}}", id * 10)), "{id}: {json}");
+    }
+    assert!(metric(&server, "loaded_total") > 0);
+    let (status, body) = got(&server, "3");
+    assert!(status.contains("200") && body.contains("\"total\":30"), "{status} {body}");
+    // Many at a time, each to whom it belongs.
+    let some = (0..600).step_by(7);
+    for id in some.clone() {
+        client.add(&["SPACE.READ", "shop", "order", "ID", &id.to_string()]);
+    }
+    client.flush().unwrap();
+    for id in some {
+        let json = document_of(&client.answer().unwrap());
+        assert!(json.contains(&format!("\"id\":{id},")), "{id}: {json}");
+    }
+    // What is not there, is of another kind, or was taken a moment ago.
+    for id in ["7000", "\"7\"", "-1"] {
+        assert_eq!(client.say(&format!("SPACE.READ shop order ID {id}")), Value::Nil, "{id}");
+    }
+    assert!(got(&server, "7000").0.contains("404"));
+    for id in 0..50 {
+        let there = client.say(&format!("SPACE.READ shop order ID {id}"));
+        assert_ne!(there, Value::Nil, "{id}");
+        assert_ne!(client.say(&format!("SPACE.TAKE shop order ID {id}")), Value::Nil, "{id}");
+        assert_eq!(client.say(&format!("SPACE.READ shop order ID {id}")), Value::Nil, "{id}");
+    }
+    assert!(got(&server, "3").0.contains("404"));
+    // Transactions, and who names a version, read what the space has.
+    client.say("SPACE.READ shop order ID 599");
+    assert_eq!(client.say("TX.BEGIN").error(), None);
+    let within: Vec<Value> = (50..600).map(|id| client.say(&format!("SPACE.READ shop order ID {id}"))).collect();
+    assert!(within.contains(&Value::Nil) && within.iter().all(|answer| answer.error().is_none()));
+    assert_eq!(client.say("TX.ABORT").error(), None);
+    // A row that is none of the type is its reader's trouble alone.
+    database.run(r#"INSERT INTO "order" VALUES (9000, '{"id": 9001}'), (9002, '{"id": 9002, "total": 1}')"#);
+    let mut other = server.client();
+    for (client, id) in [(&mut client, "9000"), (&mut other, "9002")] {
+        client.add(&["SPACE.READ", "shop", "order", "ID", id]);
+        client.flush().unwrap();
+    }
+    let answer = client.answer().unwrap();
+    let error = answer.error().unwrap_or_default();
+    assert!(error.contains("the document of the row 9000 has another id"), "{answer:?}");
+    assert!(document_of(&other.answer().unwrap()).contains("9002"));
+    // The database is away: nobody is told that there is nothing.
+    let missing = (50..600).find(|id| within[*id as usize - 50] == Value::Nil).unwrap();
+    // Of those that were missing then, one that nobody has asked for since.
+    postgres.kill();
+    let answer = client.say("SPACE.READ shop order ID 8000");
+    let error = answer.error().unwrap_or_default().to_owned();
+    assert!(error.contains("its table cannot be asked now") && !error.contains("127.0.0.1"), "{answer:?}");
+    assert_ne!(client.say("SPACE.READ shop order ID 9002"), Value::Nil, "what is there needs no table");
+    assert!(got(&server, "8000").0.contains("503"));
+    postgres.run(0);
+    let back = until(LONG, || {
+        let answer = client.say(&format!("SPACE.READ shop order ID {missing}"));
+        (answer != Value::Nil && answer.error().is_none()).then_some(())
+    });
+    assert!(back.is_some());
+    let (status, text) = server.terminate();
+    assert!(status.success(), "{text}");
 }

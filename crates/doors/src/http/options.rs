@@ -12,6 +12,7 @@ use holdfast::Window;
 use super::limits::Limits;
 use crate::auth::Users;
 use crate::numbers::{ContinuousSource, DoorNumbers, MirrorsSource, RecoverySource};
+use crate::through::ReadThrough;
 
 /// Asks another door for its numbers. Must not block.
 pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
@@ -39,6 +40,8 @@ pub struct Options {
     pub continuous: Option<ContinuousSource>,
     /// The program's mirrors, if it runs any.
     pub mirrors: Option<MirrorsSource>,
+    /// Who loads entries that are read by their id and not there, if anybody does.
+    pub read_through: Option<Arc<dyn ReadThrough>>,
 }
 
 impl Options {
@@ -55,6 +58,7 @@ impl Options {
             recovery: None,
             continuous: None,
             mirrors: None,
+            read_through: None,
         }
     }
 }

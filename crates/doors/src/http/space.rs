@@ -75,25 +75,23 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// Reads one entry: and whether only that it has not changed is to be said.
+/// Reads one entry, if there is one: and whether only that it has not changed is to be said.
 ///
 /// # Errors
-/// 404 when there is none, 412 when a condition does not hold.
+/// 404 when there is no such type, 412 when a condition does not hold.
 pub(crate) fn fetch(
     store: &Store,
     one: &One,
     conditions: &Conditions,
     durability: Durability,
-) -> Result<(Entry, bool), Failure> {
+) -> Result<Option<(Entry, bool)>, Failure> {
     let entries = one.place.entries(store)?;
     let shown = entries.read_shown(&one.wanted(), &ReadOptions::default())?;
-    let Some(shown) = shown else {
-        return Err(if conditions.needs_object() { Failure::precondition() } else { Failure::not_found() });
-    };
+    let Some(shown) = shown else { return Ok(None) };
     settle(store, &entries, shown.position, shown_at(durability))?;
     match conditions.read(state(&shown.value)) {
         Verdict::Failed => Err(Failure::precondition()),
-        verdict => Ok((shown.value, verdict == Verdict::NotModified)),
+        verdict => Ok(Some((shown.value, verdict == Verdict::NotModified))),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::argument;
 use crate::auth::{Right, User};
 use crate::budget::Share;
 use crate::peer::Peer;
+use crate::through::load_and_look;
 
 /// Entries that a query returns unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -194,8 +195,18 @@ impl Asked<'_> {
 
     pub(crate) async fn fetch_entry(&self) -> Result<Response, Failure> {
         let (one, conditions, durability) = (self.one()?, Conditions::parse(&self.parts.headers)?, self.durability()?);
-        let fetched = self.shared.ask(move |store| space::fetch(store, &one, &conditions, durability)).await??;
-        let (entry, is_known) = fetched;
+        let read = || {
+            let (one, conditions) = (one.clone(), conditions.clone());
+            async { self.shared.ask(move |store| space::fetch(store, &one, &conditions, durability)).await? }
+        };
+        let (space, name) = (&*one.place.space, &*one.place.name);
+        let through = self.shared.options.read_through.as_ref().filter(|through| through.is_for(space, name));
+        let fetched = match (read().await?, through) {
+            (None, Some(through)) => load_and_look(&**through, (space, name, &one.id), read).await?,
+            (fetched, _) => fetched,
+        };
+        let missing = || if conditions.needs_object() { Failure::precondition() } else { Failure::not_found() };
+        let (entry, is_known) = fetched.ok_or_else(missing)?;
         let mut answer = match is_known {
             true => StatusCode::NOT_MODIFIED.into_response(),
             // Whoever asked by HEAD is told the length of what is left out.

@@ -31,6 +31,7 @@ use crate::budget::Budget;
 use crate::durable::Syncer;
 use crate::iterations::{Iterations, locked};
 use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
+use crate::through::ReadThrough;
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
 pub type ShutdownHook = Arc<dyn Fn() + Send + Sync>;
@@ -70,6 +71,8 @@ pub struct Options {
     pub script: ScriptOptions,
     /// The program's own recovery of distributed transactions, if it does any.
     pub recovery: Option<RecoverySource>,
+    /// Who loads entries that SPACE.READ does not find, if anybody does.
+    pub read_through: Option<Arc<dyn ReadThrough>>,
 }
 
 impl Options {
@@ -92,6 +95,7 @@ impl Options {
             on_shutdown: None,
             script: ScriptOptions::default(),
             recovery: None,
+            read_through: None,
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Loading a table into a type: at start, and one entry when it is asked for.
+//! Loading a table into a type: at start, and single entries when they are asked for.
 //!
 //! What a loader writes does not go back to the table through the mirror that it stands beside. After a crash that can happen
 //! once, with what was loaded.
 //!
 //! May use: `target`. Must not know: how mirrors follow.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::space::{
     Document, Entries, Entry, Listen, Listener, ReadOptions, Reason, Value, ValueRef, Wanted, WriteMode, WriteOptions,
@@ -15,7 +16,7 @@ use holdfast::space::{
 use holdfast::{Error, ErrorKind, Result, Store};
 use tokio::runtime::Runtime;
 
-use super::table::Mapping;
+use super::table::{Mapping, Table};
 use super::target::{Address, Row, Target};
 use super::{Database, Mirror, Shared, stopped, target};
 
@@ -24,12 +25,29 @@ const LOAD_TRIES_MAX: u32 = 100;
 /// How long a load waits for the mirror beside it.
 const MIRROR_TIME_MAX: Duration = Duration::from_secs(60);
 
+fn silent(table: &Table) -> Error {
+    let text = format!(
+        "the table {} does not answer in time: the database is slow, or something there has locked it",
+        table.name
+    );
+    Error::new(ErrorKind::Timeout, text)
+}
+
 /// What was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Rows of the table.
     pub rows: u64,
     /// Those that were written as entries; the others were there already.
+    pub written: u64,
+}
+
+/// What was loaded of some ids.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LoadedIds {
+    /// Those that have an entry now, in any order. One may have gone since, if others take or evict it.
+    pub entries: Vec<Value>,
+    /// How many of these entries were written, as they were not there.
     pub written: u64,
 }
 
@@ -138,7 +156,7 @@ impl Loader {
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
                 loaded.rows += documents.len() as u64;
-                loaded.written += self.write(&documents, gone.as_mut())?;
+                loaded.written += self.write(&documents, gone.as_mut())?.written;
                 Ok(())
             };
             target.rows(self.mapping.table(), &mut write).await
@@ -159,57 +177,80 @@ impl Loader {
         let _ = mirror.stops.subscribe().wait_for(|stops| *stops).await;
     }
 
-    /// Reads the entry with this id; if the space has none, loads it from the table. Beside a mirror it waits first, up to
-    /// `wait`, until the table has what was acknowledged, so that an entry that was taken does not come back.
-    ///
-    /// One that is written and taken again in the very moment of the loading is the exception: its row may be loaded.
+    /// Reads the entry with this id; if the space has none, loads it from the table, as [`Loader::load_ids`] does.
     ///
     /// # Errors
-    /// `Timeout` when the mirror is behind for too long; `Unavailable` when it has ended or the database fails; otherwise as
-    /// [`Entries::read`].
+    /// Those of [`Loader::load_ids`] and [`Entries::read`].
     pub fn read(&self, id: &Value, wait: Duration) -> Result<Option<Entry>> {
         let wanted = Wanted::id(id.clone());
         if let Some(entry) = self.entries.read(&wanted, &ReadOptions::default())? {
             return Ok(Some(entry));
         }
-        let mut gone = self.catch_up(wait)?;
-        let Some(document) = self.fetch(&self.mapping.key(id.stored().get())?)? else { return Ok(None) };
-        self.write(&[document], gone.as_mut())?;
+        self.load_ids(slice::from_ref(id), wait)?;
         self.entries.read(&wanted, &ReadOptions::default())
     }
 
-    /// The document of one row.
-    fn fetch(&self, key: &str) -> Result<Option<Document>> {
+    /// Loads the rows with these ids whose entries the space has not, in one batch, and says which ids have an entry by then. An id that has no row, or is of a kind that no key is, is passed over.
+    /// Beside a mirror it waits first until the table has what was acknowledged, so that an entry that was taken does not come back. All that
+    /// takes no longer than `wait`, besides what others hold the loader for.
+    ///
+    /// One that is written and taken again in the very moment of the loading is the exception: its row may be loaded.
+    ///
+    /// # Errors
+    /// `Timeout` when the mirror is behind for too long, or the table does not answer; `Closed` when the mirror is stopped; `Unavailable` when it has ended or the database
+    /// fails; `Invalid` when a row is no document of the type; otherwise as [`Entries::write`]. Then none was loaded.
+    pub fn load_ids(&self, ids: &[Value], wait: Duration) -> Result<LoadedIds> {
+        let deadline = Instant::now() + wait;
+        let keys = ids.iter().filter_map(|id| self.mapping.key(id.stored().get()).ok());
+        // Told once each, whoever asks for them.
+        let keys: Vec<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
+        if keys.is_empty() {
+            return Ok(LoadedIds::default());
+        }
+        let mut gone = self.catch_up(wait)?;
         let mut session = self.session();
         let Session { runtime, target } = &mut *session;
-        let row = runtime.block_on(async {
-            let table = self.mapping.table();
-            // A connection that was kept may be gone, and is asked first.
-            if let Some(mut kept) = target.take()
-                && let Ok(row) = kept.row(table, key).await
-            {
-                *target = Some(kept);
-                return Ok::<_, Error>(row);
+        let rows = runtime.block_on(async {
+            tokio::select! {
+                rows = self.fetch(target, &keys) => rows,
+                () = tokio::time::sleep_until(deadline.into()) => Err(silent(self.mapping.table())),
+                () = self.stopped() => Err(stopped()),
             }
-            let mut connected = self.address.connect().await?;
-            let row = connected.row(table, key).await?;
-            *target = Some(connected);
-            Ok(row)
         })?;
-        row.map(|row| target::document(&*self.mapping, &row)).transpose()
+        drop(session);
+        let documents = rows.iter().map(|row| target::document(&*self.mapping, row)).collect::<Result<Vec<_>>>()?;
+        self.write(&documents, gone.as_mut())
     }
 
-    /// Writes those that are not there and have not gone meanwhile, in one batch; returns how many.
-    fn write(&self, documents: &[Document], mut gone: Option<&mut Gone>) -> Result<u64> {
+    /// The rows with these keys. A connection that fails, or whose answer nobody waits for any more, is not kept.
+    async fn fetch(&self, target: &mut Option<Target>, keys: &[String]) -> Result<Vec<Row>> {
+        let table = self.mapping.table();
+        // One that was kept may be gone, and is asked first.
+        if let Some(mut kept) = target.take()
+            && let Ok(rows) = kept.rows_of(table, keys).await
+        {
+            *target = Some(kept);
+            return Ok(rows);
+        }
+        let mut connected = self.address.connect().await?;
+        let rows = connected.rows_of(table, keys).await?;
+        *target = Some(connected);
+        Ok(rows)
+    }
+
+    /// Writes those that are not there and have not gone meanwhile, in one batch.
+    fn write(&self, documents: &[Document], mut gone: Option<&mut Gone>) -> Result<LoadedIds> {
         let definition = self.entries.definition();
         let insert = WriteOptions { mode: WriteMode::Insert, ..WriteOptions::default() };
         for _ in 0..LOAD_TRIES_MAX {
-            let (mut transaction, mut written) = (self.store.begin(), 0);
+            let (mut transaction, mut loaded) = (self.store.begin(), LoadedIds::default());
             let mut absent = Vec::new();
             for document in documents {
                 let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 if self.entries.read(&Wanted::id(id.clone()), &ReadOptions::default())?.is_none() {
                     absent.push((id, document));
+                } else {
+                    loaded.entries.push(id);
                 }
             }
             // Behind that: whatever made one of them absent has been told by now.
@@ -222,22 +263,24 @@ impl Loader {
                         Err(error) if error.kind() == ErrorKind::Conflict => {}
                         other => {
                             other?;
-                            written += 1;
+                            loaded.written += 1;
                         }
                     }
+                    // Somebody else has written it, if not this.
+                    loaded.entries.push(id);
                 }
             }
-            if written == 0 {
-                return Ok(0);
+            if loaded.written == 0 {
+                return Ok(loaded);
             }
             // Held until the position is noted, so that the mirror does not come to the batch before.
-            let mut loaded = self.mirror.as_ref().map(|mirror| mirror.loaded());
+            let mut of_mirror = self.mirror.as_ref().map(|mirror| mirror.loaded());
             match transaction.commit(self.store.durability()) {
                 Ok(committed) => {
-                    if let Some(loaded) = &mut loaded {
-                        loaded.insert(committed.position);
+                    if let Some(positions) = &mut of_mirror {
+                        positions.insert(committed.position);
                     }
-                    return Ok(written);
+                    return Ok(loaded);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error),

@@ -231,11 +231,11 @@ impl Target {
         }
     }
 
-    /// Reads one row.
-    pub(super) async fn row(&mut self, table: &Table, key: &str) -> Result<Option<Row>> {
+    /// Reads the rows with these keys that there are, in any order.
+    pub(super) async fn rows_of(&mut self, table: &Table, keys: &[String]) -> Result<Vec<Row>> {
         match self {
-            Self::Postgres(client) => postgres::row(client, table, key).await,
-            Self::MariaDb(connection) => mariadb::row(connection, table, key).await,
+            Self::Postgres(client) => postgres::rows_of(client, table, keys).await,
+            Self::MariaDb(connection) => mariadb::rows_of(connection, table, keys).await,
         }
     }
 }

@@ -186,6 +186,7 @@ pub(crate) struct MirrorTable {
     pub(crate) id: Option<IdWord>,
     pub(crate) unique_ids: Option<bool>,
     pub(crate) load: Option<bool>,
+    pub(crate) read_through: Option<bool>,
     pub(crate) tls: Option<MirrorTlsTable>,
 }
 

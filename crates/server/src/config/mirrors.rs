@@ -32,6 +32,8 @@ pub(crate) struct Mirror {
     pub(crate) unique_ids: bool,
     /// Whether rows become entries at the start.
     pub(crate) load: bool,
+    /// Whether entries that clients read by id, and the space has not, are looked for in the table.
+    pub(crate) read_through: bool,
 }
 
 impl Mirror {
@@ -51,7 +53,12 @@ pub(super) fn describe(mirrors: &[Mirror]) -> Vec<String> {
         let database = if mirror.is_in_mariadb() { "MariaDB" } else { "PostgreSQL" };
         let table = mirror.table.as_ref().unwrap_or(&mirror.type_name);
         let (name, space, of) = (&mirror.name, &mirror.space, &mirror.type_name);
-        let loads = if mirror.load { ", which is loaded at the start" } else { "" };
+        let loads = match (mirror.load, mirror.read_through) {
+            (true, true) => ", which is loaded at the start and read through",
+            (true, false) => ", which is loaded at the start",
+            (false, true) => ", which is read through",
+            (false, false) => "",
+        };
         format!("mirror {name}: {of} of space {space} into the table {table} of {database}{loads}")
     });
     each.collect()
@@ -71,6 +78,11 @@ impl Reading<'_> {
                 let problem =
                     "there are two mirrors of this name; each needs one of its own, by which its target knows it";
                 return Err(self.wrong(&format!("mirrors.{}.name", mirror.name), problem));
+            }
+            let is_same = |other: &&Mirror| (&other.space, &other.type_name) == (&mirror.space, &mirror.type_name);
+            if mirror.read_through && mirrors.iter().any(|other| is_same(&other) && other.read_through) {
+                let problem = "another mirror of this type is read through; entries are looked for in one table";
+                return Err(self.wrong(&format!("mirrors.{}.read_through", mirror.name), problem));
             }
             mirrors.push(mirror);
         }
@@ -115,6 +127,7 @@ impl Reading<'_> {
             },
             unique_ids: table.unique_ids.unwrap_or(false),
             load: table.load.unwrap_or(false),
+            read_through: table.read_through.unwrap_or(false),
             name,
         })
     }
@@ -159,15 +172,13 @@ mod tests {
 
     #[test]
     fn a_mirror_is_what_its_keys_say() {
-        let more =
-            "address = \"mariadb://shop:secret@db/shop\"\ntable = \"archive.orders\"\nid = \"string\"\nload = true\n";
+        let more = "address = \"mariadb://shop:secret@db/shop\"\ntable = \"archive.orders\"\nid = \"string\"\nload = true\nread_through = true\n";
         let config = load(&format!("{GOOD}{more}"));
         let [mirror] = config.mirrors.as_slice() else { panic!("{:?}", config.mirrors) };
         assert!(mirror.is_in_mariadb() && mirror.load && !mirror.unique_ids && mirror.id == IdKind::String);
         assert_eq!(mirror.table.as_deref(), Some("archive.orders"));
         let described = describe(&config.mirrors);
-        let wanted =
-            "mirror orders: order of space shop into the table archive.orders of MariaDB, which is loaded at the start";
+        let wanted = "mirror orders: order of space shop into the table archive.orders of MariaDB, which is loaded at the start and read through";
         assert_eq!(described, [wanted]);
         assert!(!format!("{mirror:?}").contains("secret"));
     }
@@ -199,6 +210,14 @@ mod tests {
                 "mirrors.orders.address: the target is not understood",
             ),
             (format!("{GOOD}{address}{GOOD}{address}"), "mirrors.orders.name: there are two mirrors of this name"),
+            (
+                format!("{GOOD}{address}read_through = true\n{GOOD}{address}read_through = true\n").replacen(
+                    "\"orders\"",
+                    "\"first\"",
+                    1,
+                ),
+                "mirrors.orders.read_through: another mirror of this type is read through",
+            ),
             (format!("{GOOD}{address}id = \"uuid\"\n"), ", line 6: mirrors.id: it cannot be"),
             (format!("{GOOD}{address}tls = {{ key = \"k\" }}\n"), "mirrors.orders.tls.authorities: this is missing"),
             (

@@ -278,11 +278,16 @@ pub(super) async fn rows(
     if rows.is_empty() { Ok(()) } else { each(&rows) }
 }
 
-pub(super) async fn row(connection: &mut Conn, table: &Table, key: &str) -> Result<Option<Row>> {
-    let sql = format!("{} WHERE {} = ?", select(table), quoted(&table.key.name));
-    let row: Option<mysql_async::Row> =
-        connection.exec_first(sql, (key_value(&table.key, key),)).await.map_err(|error| down(&error))?;
-    row.map(row_of).transpose()
+pub(super) async fn rows_of(connection: &mut Conn, table: &Table, keys: &[String]) -> Result<Vec<Row>> {
+    let mut found = Vec::new();
+    for some in keys.chunks(READ_ROWS) {
+        let marks = vec!["?"; some.len()].join(", ");
+        let sql = format!("{} WHERE {} IN ({marks})", select(table), quoted(&table.key.name));
+        let keys: Vec<Value> = some.iter().map(|key| key_value(&table.key, key)).collect();
+        let rows: Vec<mysql_async::Row> = connection.exec(sql, keys).await.map_err(|error| down(&error))?;
+        found.extend(rows.into_iter().map(row_of).collect::<Result<Vec<_>>>()?);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

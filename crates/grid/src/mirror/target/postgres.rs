@@ -212,11 +212,13 @@ pub(super) async fn rows(client: &mut Client, table: &Table, each: &mut dyn FnMu
     read.and(ended)
 }
 
-pub(super) async fn row(client: &Client, table: &Table, key: &str) -> Result<Option<Row>> {
+pub(super) async fn rows_of(client: &Client, table: &Table, keys: &[String]) -> Result<Vec<Row>> {
     let (name, key_type) = (quoted(&table.key.name), &table.key.sql_type);
-    let sql = format!("{} WHERE {name} = $1::text::{key_type}", select(table));
-    let row = client.query_opt(&sql, &[&key]).await.map_err(|error| down(&error))?;
-    row.as_ref().map(row_of).transpose()
+    let sql = format!("{} WHERE {name} = ANY($1::text[]::{key_type}[])", select(table));
+    // A text with that character is in no column, and the server would refuse the others with it.
+    let keys: Vec<&String> = keys.iter().filter(|key| !key.contains('\0')).collect();
+    let rows = client.query(&sql, &[&keys]).await.map_err(|error| down(&error))?;
+    rows.iter().map(row_of).collect()
 }
 
 #[cfg(test)]

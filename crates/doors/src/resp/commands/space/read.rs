@@ -21,6 +21,7 @@ use crate::resp::effort::Use;
 use crate::resp::open::{Came, For};
 use crate::resp::session::Pending;
 use crate::resp::tracking::MayBeHidden;
+use crate::through::ReadThrough;
 
 /// How many entries SPACE.MREAD and SPACE.MTAKE return unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
@@ -46,6 +47,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         return one_within(call, entries, chosen, options, reading, taking);
     }
     let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted)?;
+    let mut through = None;
     if !is_long {
         let shown = match taking {
             Taking::Read => entries.read_shown(&chosen.wanted, &reading)?,
@@ -60,7 +62,10 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         if options.strict {
             return Err(Fail::Store(gone()));
         }
-        if options.block.is_none() {
+        if taking == Taking::Read && chosen.is_id && options.version.is_none() && !options.if_exists {
+            through = through_of(call, &entries);
+        }
+        if through.is_none() && options.block.is_none() {
             call.reply.null();
             return Ok(());
         }
@@ -72,8 +77,14 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         let of = entries.definition();
         tracked.wait_for(&of.space, &of.name, id.scalar());
     }
-    wait(call, entries, chosen, &options, taking, None, is_long);
+    wait(call, entries, chosen, &options, taking, (None, is_long, through));
     Ok(())
+}
+
+/// Who loads entries of this type that are not there, if anybody does.
+fn through_of(call: &Call<'_, '_>, entries: &Entries) -> Option<Arc<dyn ReadThrough>> {
+    let (through, of) = (call.door.options.read_through.as_ref()?, entries.definition());
+    through.is_for(&of.space, &of.name).then(|| Arc::clone(through))
 }
 
 /// One entry within a transaction, where that of EXEC does not wait: as BLPOP in Redis.
@@ -147,8 +158,7 @@ fn wait(
     chosen: Chosen,
     options: &Options,
     taking: Taking,
-    many: Option<Many>,
-    is_long: bool,
+    (many, is_long, through): (Option<Many>, bool, Option<Arc<dyn ReadThrough>>),
 ) {
     call.session.pending = Some(Pending::Entry(Box::new(Wait {
         store: call.door.store.clone(),
@@ -166,6 +176,7 @@ fn wait(
         output_bytes_max: call.door.options.limits.output_bytes_max,
         durability: call.durability,
         is_silent: call.session.reply_mode != crate::resp::session::ReplyMode::On,
+        through,
     })));
 }
 
@@ -260,6 +271,6 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
             return Ok(());
         }
     }
-    wait(call, entries, chosen, &options, Taking::Take, Some(many), is_long);
+    wait(call, entries, chosen, &options, Taking::Take, (Some(many), is_long, None));
     Ok(())
 }

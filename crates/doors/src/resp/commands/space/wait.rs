@@ -4,7 +4,7 @@
 //! Those who wait are served in the order in which they came. Who goes away while waiting gets nothing; what was taken for
 //! them by then goes back: [`Handed`].
 //!
-//! May use: `work`, `handed`, the facade, tokio's time and semaphore. Must not know: sockets, dispatch.
+//! May use: `work`, `handed`, `through`, the facade, tokio's time and semaphore. Must not know: sockets, dispatch.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,6 +22,7 @@ use crate::resp::call::Fail;
 use crate::resp::clients::{Ask, Client};
 use crate::resp::reply::{Form, Reply};
 use crate::resp::work::{Elsewhere, Written};
+use crate::through::{ReadThrough, load_and_look};
 
 /// The longest that IFEXISTS waits, which takes a thread.
 const IF_EXISTS_MAX: Duration = Duration::from_secs(60);
@@ -50,6 +51,8 @@ pub(crate) struct Wait {
     pub(crate) durability: Durability,
     /// Whether its reply is to be sent.
     pub(crate) is_silent: bool,
+    /// Who loads it, as it was not there.
+    pub(crate) through: Option<Arc<dyn ReadThrough>>,
 }
 
 /// How many entries a reply may hold.
@@ -101,8 +104,11 @@ struct Got {
 
 impl Wait {
     /// Looks and waits for as long as it was asked to.
-    pub(crate) async fn run(self) -> Waited {
-        let mut got = self.look().await?;
+    pub(crate) async fn run(mut self) -> Waited {
+        let mut got = match self.through.take() {
+            Some(through) => self.load(&*through).await?,
+            None => self.look().await?,
+        };
         if got.entries.is_empty() && self.block.is_some() && !self.if_exists {
             got = self.wait().await?;
         }
@@ -130,6 +136,15 @@ impl Wait {
         self.got(shown.into_iter().map(|shown| shown.value).collect(), position)
     }
 
+    /// What is there once it is loaded by its id, by which it is found at once.
+    async fn load(&self, through: &dyn ReadThrough) -> Result<Got, Fail> {
+        let Some(id) = self.wanted.by_id() else { return Ok(self.got_one(None)) };
+        let look = || std::future::ready(self.look_here().map(|got| (!got.entries.is_empty()).then_some(got)));
+        let of = self.entries.definition();
+        let got = load_and_look(through, (&of.space, &of.name, id), look).await?;
+        Ok(got.unwrap_or_else(|| self.got_one(None)))
+    }
+
     /// Looks in a thread, where that was not done before; IFEXISTS waits there too.
     async fn look(&self) -> Result<Got, Fail> {
         if !self.is_long && !self.if_exists {
@@ -150,6 +165,7 @@ impl Wait {
             wanted: self.wanted.clone(),
             client: self.client.clone(),
             elsewhere: self.elsewhere.clone(),
+            through: None,
             ..*self
         }
     }

@@ -1,0 +1,145 @@
+//! Entries that clients read by their id and the space has not: loaded from the table that their type's mirror follows in.
+//!
+//! Whoever asks waits in a future. A thread for each type takes all that have asked by then, and reads their rows at once; one
+//! that waits for its database holds up only those of its type.
+//!
+//! May use: `doors` for what it answers, the facade, threads. Must not know: protocols, how rows are read.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use doors::{Loading, ReadThrough};
+use holdfast::space::Value;
+use holdfast::{Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+
+/// How long who reads an entry that is not there waits for its row.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// So many wait of one type; others are told to come back.
+const ASKS_MAX: usize = 10_000;
+/// Rows that are read at once.
+const BATCH_MAX: usize = 500;
+
+/// What clients of one type have asked for.
+#[derive(Default)]
+pub(crate) struct Asks {
+    state: Mutex<State>,
+    came: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    asks: Vec<Ask>,
+    stops: bool,
+}
+
+struct Ask {
+    id: Value,
+    answer: oneshot::Sender<Result<bool>>,
+}
+
+impl Asks {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, id: &Value) -> Loading {
+        let (answer, told) = oneshot::channel();
+        let mut state = self.state();
+        if state.asks.len() >= ASKS_MAX {
+            let text = "too many entries of this type wait to be read from their table: try again later";
+            return Box::pin(async move { Err(Error::new(ErrorKind::Unavailable, text)) });
+        }
+        if !state.stops {
+            state.asks.push(Ask { id: id.clone(), answer });
+        }
+        drop(state);
+        self.came.notify_one();
+        Box::pin(async move {
+            match tokio::time::timeout(WAIT_MAX, told).await {
+                Ok(Ok(done)) => done,
+                Ok(Err(_)) => Err(Error::new(ErrorKind::Closed, "the server stops")),
+                Err(_) => Err(Error::new(ErrorKind::Timeout, "its table was not read in time: the database is slow")),
+            }
+        })
+    }
+
+    /// Those who have asked by now; waits until somebody has. `None` when it stops.
+    fn next(&self) -> Option<Vec<Ask>> {
+        let mut state = self.state();
+        while state.asks.is_empty() && !state.stops {
+            state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stops {
+            return None;
+        }
+        let rest = state.asks.len().min(BATCH_MAX);
+        let rest = state.asks.split_off(rest);
+        Some(std::mem::replace(&mut state.asks, rest))
+    }
+
+    /// Lets go of everybody who waits.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state();
+        state.stops = true;
+        state.asks.clear();
+        drop(state);
+        self.came.notify_all();
+    }
+
+    /// Has `load` load what is asked for until it stops: it says which ids have an entry then.
+    pub(crate) fn serve(&self, load: impl Fn(&[Value]) -> Result<Vec<Value>>) {
+        let load = |asks: &[Ask]| {
+            let there = load(&asks.iter().map(|ask| ask.id.clone()).collect::<Vec<_>>())?;
+            Ok::<HashSet<String>, Error>(there.iter().map(Value::to_json).collect())
+        };
+        while let Some(mut asks) = self.next() {
+            // Whose client is gone has no need of it.
+            asks.retain(|ask| !ask.answer.is_closed());
+            match load(&asks) {
+                // One row that is no document must not keep others from theirs, and some may have room where all have not.
+                Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Limit) && asks.len() > 1 => {
+                    for ask in asks {
+                        let done = load(std::slice::from_ref(&ask));
+                        tell(ask, &done);
+                    }
+                }
+                done => asks.into_iter().for_each(|ask| tell(ask, &done)),
+            }
+        }
+    }
+}
+
+/// Tells who asked whether the entry is there, by the ids of those that are.
+fn tell(ask: Ask, done: &Result<HashSet<String>>) {
+    let is_there = match done {
+        Ok(there) => Ok(there.contains(&ask.id.to_json())),
+        Err(error) => Err(Error::new(error.kind(), error.to_string())),
+    };
+    // Who does not wait any more needs no answer.
+    let _ = ask.answer.send(is_there);
+}
+
+/// The types that are read through, by their space and name.
+#[derive(Default)]
+pub(crate) struct Types(pub(crate) HashMap<(String, String), Arc<Asks>>);
+
+impl Types {
+    fn asks(&self, space: &str, type_name: &str) -> Option<&Asks> {
+        self.0.get(&(space.to_owned(), type_name.to_owned())).map(|asks| &**asks)
+    }
+}
+
+impl ReadThrough for Types {
+    fn is_for(&self, space: &str, type_name: &str) -> bool {
+        self.asks(space, type_name).is_some()
+    }
+
+    fn load(&self, space: &str, type_name: &str, id: &Value) -> Loading {
+        match self.asks(space, type_name) {
+            Some(asks) => asks.ask(id),
+            None => Box::pin(async { Ok(false) }),
+        }
+    }
+}
