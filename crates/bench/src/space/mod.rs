@@ -262,14 +262,14 @@ impl Line {
             let work =
                 format!("embedded, {threads} threads, {} entries of {} B, {}", self.entries, self.payload, kept.name());
             let measured = throughput::measure(&entries, self.payload, (self.entries, *threads), time)?;
+            let alone = throughput::alone(*threads, time)?;
             for throughput::Measured { name, rate, worst } in measured {
                 report.add(Figure { work: &work, figure: name, unit: Unit::PerSecond }, "holdfast", rate);
                 let figure = format!("{name}, worst pause");
-                report.add(
-                    Figure { work: &work, figure: &figure, unit: Unit::Nanos },
-                    "holdfast",
-                    worst.as_nanos() as f64,
-                );
+                let pause = Figure { work: &work, figure: &figure, unit: Unit::Nanos };
+                report.sides(pause, &["holdfast", "no store"]);
+                report.add(pause, "holdfast", worst.as_nanos() as f64);
+                report.add(pause, "no store", alone.as_nanos() as f64);
                 let least = match (kept, *threads, name) {
                     (Kept::Volatile, 20, "read") => Some(2.6e6),
                     (Kept::Volatile, 20, _) => Some(1e6),
@@ -283,7 +283,7 @@ impl Line {
                     report.bar(Figure { work: &work, figure: name, unit: Unit::PerSecond }, Bar::AtLeast(least));
                 }
                 if *threads == 20 {
-                    report.bar(Figure { work: &work, figure: &figure, unit: Unit::Nanos }, Bar::Below(10e6));
+                    report.bar(pause, Bar::Below(10e6));
                 }
             }
         }

@@ -65,6 +65,15 @@ pub(super) fn measure(
     Ok(vec![insert, update, update_new, read, take])
 }
 
+/// The longest operation of threads that use no store: what the system's scheduler alone takes from one of so many.
+pub(super) fn alone(threads: u16, time: Duration) -> Result<Duration> {
+    let nothing = |number: u64| {
+        std::hint::black_box(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        Ok(())
+    };
+    Ok(for_a_time("nothing", threads, time, &nothing)?.worst)
+}
+
 /// Each number below `count` once, by the threads together.
 fn once_each(
     name: &'static str,
