@@ -163,10 +163,14 @@ impl Mirror {
     /// An entry that is evicted to make room stays in the table; one that is taken, cleared or expires goes.
     ///
     /// # Errors
-    /// `Invalid` when the type is volatile or has no history, or has a routing and the mapping does not say that its ids are unique, the target is not understood, or a certificate cannot be used;
+    /// `Invalid` when the type is volatile or has no history, or has a routing and the mapping does not say that its ids are unique, the mirror has no name, the target is not understood, or a certificate cannot be used;
     /// `Unavailable` when there is no thread.
     pub fn start(entries: &Entries, mapping: Arc<dyn Mapping>, options: MirrorOptions) -> Result<Self> {
         check(&entries.definition(), &*mapping)?;
+        if options.name.is_empty() {
+            let text = "a mirror needs a name of its own, by which its database knows how far it has come";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let address = Address::of(&options.target)?;
         let shared = Arc::new(Shared {
             entries: entries.clone(),
@@ -303,6 +307,17 @@ mod tests {
     use holdfast::space::Path;
 
     use super::*;
+
+    #[test]
+    fn a_mirror_has_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = holdfast::Store::open(dir.path(), holdfast::Options::default()).unwrap();
+        let definition = Definition { history: true, ..Definition::new("shop", "order") };
+        let orders = store.space("shop").declare(definition).unwrap();
+        let mapping = Arc::new(DocumentTable::of(&orders.definition(), IdKind::Integer));
+        let error = Mirror::start(&orders, mapping, MirrorOptions::new("", "host=127.0.0.1 user=shop")).err().unwrap();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("needs a name"), "{error}");
+    }
 
     /// Two entries with one id and different routing were one row, and it went with the first of them.
     #[test]

@@ -196,7 +196,7 @@ impl Workers {
         options: WorkerOptions,
         handler: impl Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<Self> {
-        wanted.check_unordered("a worker")?;
+        wanted.check_unlimited("a worker's work")?;
         check(client, entries, &options)?;
         let parked_max = match client.connections_max() {
             None => PARKED_MAX,

@@ -264,6 +264,49 @@ impl<'a> ValueRef<'a> {
         }
     }
 
+    /// Whether it is true, if it is a boolean.
+    #[must_use]
+    pub fn as_bool(self) -> Option<bool> {
+        if let Self::Bool(value) = self { Some(value) } else { None }
+    }
+
+    /// The number, if it is an integer and fits.
+    #[must_use]
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::I64(number) => Some(number),
+            Self::U64(number) => i64::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is an integer and not below zero.
+    #[must_use]
+    pub fn as_u64(self) -> Option<u64> {
+        match self {
+            Self::I64(number) => u64::try_from(number).ok(),
+            Self::U64(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The floating-point number, or the integer as the nearest one. A [`Decimal`] is exact, and none.
+    #[must_use]
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            Self::F64(number) => Some(number),
+            Self::I64(number) => Some(number as f64),
+            Self::U64(number) => Some(number as f64),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'a str> {
+        if let Self::String(text) = self { Some(text) } else { None }
+    }
+
     /// A copy that owns what it holds.
     #[must_use]
     pub fn to_value(self) -> Value {

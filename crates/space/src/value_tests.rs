@@ -92,3 +92,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn numbers_and_texts_are_read_as_what_they_fit() {
+    let of = |value: Value| value.stored();
+    for (value, signed, unsigned, float) in [
+        (Value::I64(7), Some(7), Some(7), Some(7.0)),
+        (Value::I64(-7), Some(-7), None, Some(-7.0)),
+        (Value::U64(u64::MAX), None, Some(u64::MAX), Some(u64::MAX as f64)),
+        (Value::F64(7.0), None, None, Some(7.0)),
+        (Value::Decimal(Decimal { mantissa: 7, scale: 0 }), None, None, None),
+        (Value::from("7"), None, None, None),
+        (Value::Timestamp(7), None, None, None),
+    ] {
+        let stored = of(value);
+        let it = stored.get();
+        assert_eq!((it.as_i64(), it.as_u64(), it.as_f64()), (signed, unsigned, float), "{it:?}");
+    }
+    assert_eq!((of("a".into()).get().as_str(), of(1.into()).get().as_str()), (Some("a"), None));
+    assert_eq!((of(true.into()).get().as_bool(), of(1.into()).get().as_bool()), (Some(true), None));
+}

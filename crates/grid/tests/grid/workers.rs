@@ -251,8 +251,11 @@ fn options_out_of_range_are_refused() {
     let lost = client.space("shop").declare(definition).wait().unwrap();
     let lost_letters = WorkerOptions { dead_letters: Some(lost), ..quick(1, 1) };
     assert_eq!(starts(&any, lost_letters), Err(ErrorKind::Invalid));
-    let ordered = Wanted::query("id > 0 ORDER BY id", &[]).unwrap();
-    let started = Workers::start(&client, &any, &ordered, quick(1, 1), |_, _| Ok(()));
-    assert_eq!(started.err().map(|error| error.kind()), Some(ErrorKind::Invalid));
+    // A worker takes one after the other: it would pass over both.
+    for sql in ["id > 0 ORDER BY id", "id > 0 LIMIT 10"] {
+        let wanted = Wanted::query(sql, &[]).unwrap();
+        let started = Workers::start(&client, &any, &wanted, quick(1, 1), |_, _| Ok(()));
+        assert_eq!(started.err().map(|error| error.kind()), Some(ErrorKind::Invalid), "{sql}");
+    }
     assert_eq!(starts(&any, quick(1, 1)), Ok(()));
 }

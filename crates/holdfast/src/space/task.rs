@@ -40,6 +40,9 @@ use crate::store::Inner;
 /// A function that runs beside the data: from arguments to an answer.
 pub(crate) type Function = Arc<dyn Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync>;
 
+/// Ids that are made until one lies in the task's partition. In a store with the most partitions one write in ten million finds none.
+const IDS_MADE_MAX: usize = 16 * 1024;
+
 thread_local! {
     /// The store for which the thread runs a task.
     static RUNS_FOR: Cell<Option<*const Inner>> = const { Cell::new(None) };
@@ -354,7 +357,7 @@ impl<'a> Task<'a> {
         all
     }
 
-    /// Writes an entry, which has to lie in this partition.
+    /// Writes an entry, which has to lie in this partition. One without an id gets one with which it does, if the type has no routing.
     ///
     /// # Errors
     /// As [`Entries::write`]; `Invalid` when it lies elsewhere.
@@ -366,17 +369,26 @@ impl<'a> Task<'a> {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let entries = Entries::new(self.space.store.clone(), Arc::clone(&kind));
-        let document = entries.with_id(&definition, document)?;
-        let there = route::of_document(entries.inner(), &definition, &document)?;
-        if there.id != self.partition.id {
-            return Err(elsewhere());
-        }
+        let document = self.placed(&entries, &definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let old = self.now(&kind, &id)?;
         let document = next_document(&definition, options, &document, old.as_ref())?;
         let expires_ms = next_expiry(&definition, options.lease, old.as_ref(), self.now_ms);
         self.stage(&kind, &id, old, Some((document, expires_ms)));
         Ok(id)
+    }
+
+    /// The document with its id, which lies here. An id that is made is made until it does, if it is the id that decides.
+    fn placed(&self, entries: &Entries, definition: &::space::Definition, document: &Document) -> Result<Document> {
+        let has_id = !matches!(document.get(&definition.id), None | Some(ValueRef::Null));
+        let id_decides = !has_id && definition.routed_by().is_none() && !route::is_single(definition);
+        for _ in 0..if id_decides { IDS_MADE_MAX } else { 1 } {
+            let document = entries.with_id(definition, document)?;
+            if route::of_document(entries.inner(), definition, &document)?.id == self.partition.id {
+                return Ok(document);
+            }
+        }
+        Err(elsewhere())
     }
 
     /// Changes an entry in place. `None` if there is none.

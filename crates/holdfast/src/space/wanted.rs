@@ -162,7 +162,10 @@ impl Wanted {
     }
 
     /// As [`Wanted::check_unordered`], for an operation that would pass over LIMIT too.
-    pub(crate) fn check_unlimited(&self, operation: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn check_unlimited(&self, operation: &str) -> Result<()> {
         self.check_unordered(operation)?;
         if self.limit.is_none() {
             return Ok(());

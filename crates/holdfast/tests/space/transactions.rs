@@ -249,6 +249,23 @@ fn a_task_runs_beside_the_data_and_is_one_batch() {
     let many = orders.change_many(&example("bob"), &[Change::Unset { path: Path::parse("total").unwrap() }], &upsert());
     assert_eq!(many.unwrap(), 5);
     assert_eq!(orders.count(&Wanted::query("total IS NULL", &[]).unwrap()).unwrap(), 5);
+    // Without an id an entry gets one with which it lies where the task runs, and the transaction of nobody else's partition is entered.
+    let notes = space.declare(Definition::new("shop", "note")).unwrap();
+    for number in 0..64 {
+        let note = Document::from_pairs([("text", "n")]);
+        let routing = Value::from(number);
+        let made = space.execute(&routing, None, |task| {
+            let made = task.write("note", &note, &upsert())?;
+            assert!(task.get("note", made.clone())?.is_some());
+            Ok(made)
+        });
+        let made = made.unwrap();
+        assert!(notes.read(&Wanted::id(made.clone()), &ReadOptions::default()).unwrap().is_some());
+        let again = space.execute(&routing, None, |task| task.take("note", made));
+        assert!(again.unwrap().is_some(), "it lies where the routing value says");
+    }
+    let lacks = space.execute(&"bob".into(), None, |task| task.write("order", &Document::from_pairs([("total", 1)]), &upsert()));
+    assert!(lacks.unwrap_err().to_string().contains("lacks customer"));
     space.register("open", |task, name| {
         let Value::String(name) = name else { return Ok(Value::Null) };
         let customer = task.get("customer", name.as_str())?;
