@@ -41,6 +41,9 @@ def transfer(holdfast, bank, source, target, amount):
         noted, decided = batch.execute(raise_on_error=False)
     except redis.ResponseError as refused:
         decided = refused
+    # redis-py sends what it had no answer to once more, unless it is told not to: that is refused (CONFLICT), and nothing is done twice.
+    if isinstance(decided, redis.ResponseError) and committed(holdfast, transaction):
+        noted = decided = None
     # Any other error says nothing about the decision: the branch is left prepared, and recovery finds out.
     if isinstance(decided, redis.ResponseError):
         if str(decided).startswith(("ABORTED", "EXECABORT")) or isinstance(decided, redis.exceptions.ExecAbortError):
@@ -52,6 +55,14 @@ def transfer(holdfast, bank, source, target, amount):
         # As in Redis, a command that fails by itself does not stop the others of its batch.
         raise noted
     return transaction
+
+
+def committed(holdfast, transaction):
+    """Whether the coordinator has decided so."""
+    status = holdfast.execute_command("XA.STATUS", transaction)
+    # A map is one in RESP3, and names and values in turn in RESP2.
+    status = status if isinstance(status, dict) else dict(zip(status[::2], status[1::2]))
+    return status["state"] == "committed"
 
 
 def main():

@@ -73,6 +73,14 @@ extern int holdfast_recover(struct holdfast_recovered *recovered);
  * thread begins no other meanwhile (TX_ERROR).
  */
 extern int holdfast_suspend(char *id, size_t size);
+
+/* Writes the id of the thread's transaction, by which holdfast xa show knows
+ * it, and the databases' lists of what is prepared. size is at least
+ * HOLDFAST_ID_SIZE. */
+extern int holdfast_id(char *id, size_t size);
+
+/* Gives a suspended transaction to this thread. tx_close answers
+ * TX_PROTOCOL_ERROR while the thread has suspended one that goes on only here. */
 extern int holdfast_resume(const char *id);
 
 /*

@@ -9,7 +9,7 @@ use tm::{BranchName, XaCode, Xid};
 
 use crate::abi::{XAER_PROTO, XidData};
 use crate::native::{BranchConnection, Session};
-use crate::resource::{Resource, Verb};
+use crate::resource::{Collected, Resource, Verb};
 
 pub(crate) struct Connection<S> {
     branch: BranchName,
@@ -44,8 +44,11 @@ impl<S: Session> Resource for Connection<S> {
         self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.call(verb, xid, flags))
     }
 
-    fn complete(&self, handle: c_int) -> c_int {
-        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.complete(handle))
+    fn complete(&self, handle: c_int, collected: Collected) -> c_int {
+        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| match collected {
+            Collected::AtOnce => inner.complete(handle),
+            Collected::Late => inner.complete_late(handle),
+        })
     }
 
     fn prepared(&self) -> Result<Vec<Xid>, XaCode> {

@@ -20,13 +20,14 @@ use tm::{Begin, ErrorKind, OtherWork, Outcome, TransactionId};
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_ACTIVE, TX_CHAINED, TX_COMMIT_COMPLETED, TX_COMMIT_DECISION_LOGGED, TX_COMMITTED,
     TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_NO_BEGIN, TX_OK, TX_OUTSIDE, TX_PROTOCOL_ERROR, TX_ROLLBACK,
-    TX_ROLLBACK_ONLY, TX_TIMEOUT_ROLLBACK_ONLY, TX_UNCHAINED, TxInfo, XA_OK, XAER_DUPID, XAER_OUTSIDE, XAER_RMERR,
-    XAER_RMFAIL, XidData,
+    TX_ROLLBACK_ONLY, TX_TIMEOUT_ROLLBACK_ONLY, TX_UNCHAINED, TxInfo, XA_OK, XAER_DUPID, XAER_OUTSIDE, XAER_PROTO,
+    XAER_RMERR, XAER_RMFAIL, XidData,
 };
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{Manager, Recovered};
 use crate::resource::{Resource, Verb, code};
+use crate::suspend;
 use crate::switch::SwitchedResource;
 use crate::tx_state::{Call, Control, Next, State};
 
@@ -112,6 +113,10 @@ impl Thread {
     pub(crate) fn close(&mut self) -> c_int {
         self.finish();
         let Some(state) = self.state.after(Call::Close) else { return self.misplaced() };
+        if self.manager.as_ref().is_some_and(suspend::is_bound_here) {
+            let why = "the thread has suspended a transaction that goes on only in it, and with its connections: resume and end it first";
+            return last_error::refuse(TX_PROTOCOL_ERROR, why);
+        }
         let Some(manager) = self.manager.take() else { return TX_OK };
         self.state = state;
         let mut worst = TX_OK;
@@ -373,15 +378,17 @@ impl Transaction {
     }
 }
 
-/// Starts a branch. A resource manager that is not available is opened anew, once: its server may have been restarted.
+/// Starts a branch. A resource manager that is not available is opened anew, once: its server may have been restarted. One that
+/// could not be opened then is closed since, which the next call finds out. Opening what is open does nothing.
 fn start_branch(resource: &SwitchedResource, id: TransactionId) -> c_int {
     let name = name(resource, id);
     let answer = resource.call(Verb::Start, &name, TMNOFLAGS);
-    if answer != XAER_RMFAIL {
-        return answer;
-    }
-    resource.close();
-    if resource.open() == XA_OK { resource.call(Verb::Start, &name, TMNOFLAGS) } else { answer }
+    match answer {
+        XAER_RMFAIL => resource.close(),
+        XAER_PROTO => XA_OK,
+        answer => return answer,
+    };
+    if resource.open() == XA_OK { resource.call(Verb::Start, &name, TMNOFLAGS) } else { XAER_RMFAIL }
 }
 
 /// What `tx_begin` says when a resource manager does not start.

@@ -15,7 +15,7 @@ use tm::{
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
 use crate::last_error;
-use crate::resource::{Resource, Verb, code};
+use crate::resource::{Collected, Resource, Verb, code};
 
 /// How often a commit that cannot be made now is tried before it is left to recovery.
 const COMMIT_ATTEMPTS: usize = 3;
@@ -45,6 +45,8 @@ pub(crate) struct Drive {
     /// Answers to collect, with their handles.
     under_way: Vec<(BranchCall, c_int)>,
     decided: bool,
+    /// Whether it came back early, and is driven on by a later call of the program.
+    collected: Collected,
     /// Whether resource managers may forget what they did by themselves.
     may_forget: bool,
 }
@@ -60,7 +62,7 @@ impl Drive {
     }
 
     fn of(id: TransactionId, machine: TwoPhase) -> Self {
-        Self { id, machine, under_way: Vec::new(), decided: false, may_forget: true }
+        Self { id, machine, under_way: Vec::new(), decided: false, collected: Collected::AtOnce, may_forget: true }
     }
 
     /// Goes on; `None` when it came back early, and has to be driven on later.
@@ -91,11 +93,12 @@ impl Drive {
             }
             let can_leave = self.decided && !self.under_way.is_empty() && self.machine.is_last_group();
             if until == Until::Decided && can_leave {
+                self.collected = Collected::Late;
                 return None;
             }
             for (call, handle) in std::mem::take(&mut self.under_way) {
                 last_error::clear();
-                let mut answer = resource(means, call.number).complete(handle);
+                let mut answer = resource(means, call.number).complete(handle, self.collected);
                 if answer == XA_RETRY {
                     answer = self.make(means, &call);
                 }

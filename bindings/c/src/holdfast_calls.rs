@@ -17,6 +17,10 @@ use crate::thread::{guard, with_thread};
 /// Bytes of an id as text, with the zero at its end.
 const ID_BYTES: usize = 64;
 
+/// In the place of a resource manager's number: none of them, and whichever is first.
+const NOT_OPEN: c_int = -1;
+const ANY: c_int = -2;
+
 /// `struct holdfast_recovered`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -69,21 +73,27 @@ unsafe fn connection<S: Switched>(name: *const c_char) -> *mut c_void {
         }
         found
     };
-    if name.is_null() {
-        return noted(guard(std::ptr::null_mut(), || with_connection::<S>(None)));
-    }
-    // SAFETY: the caller says that it ends with a zero.
-    let name = unsafe { CStr::from_ptr(name) };
-    let place = |thread: &mut Thread| {
+    let name = if name.is_null() {
+        None
+    } else {
+        // SAFETY: it is not null, so the caller says that it ends with a zero.
+        Some(unsafe { CStr::from_ptr(name) })
+    };
+    let place = |thread: &Thread, name: &CStr| {
         let manager = thread.manager.as_ref()?;
         let place = manager.resources.iter().position(|own| own.branch.as_str().as_bytes() == name.to_bytes());
         place.and_then(|place| c_int::try_from(place).ok())
     };
-    let rmid = with_thread(-1, -1, |thread| place(thread).unwrap_or(-1));
-    noted(guard(
-        std::ptr::null_mut(),
-        || if rmid < 0 { std::ptr::null_mut() } else { with_connection::<S>(Some(rmid)) },
-    ))
+    let rmid = with_thread(NOT_OPEN, NOT_OPEN, |thread| {
+        // What is still under way there would be taken for the answer to what the program asks.
+        thread.finish();
+        name.map_or(ANY, |name| place(thread, name).unwrap_or(NOT_OPEN))
+    });
+    noted(guard(std::ptr::null_mut(), || match rmid {
+        NOT_OPEN => std::ptr::null_mut(),
+        ANY => with_connection::<S>(None),
+        rmid => with_connection::<S>(Some(rmid)),
+    }))
 }
 
 /// Recovers in all resource managers of this thread.
@@ -126,6 +136,23 @@ pub unsafe extern "C" fn holdfast_suspend(id: *mut c_char, size: usize) -> c_int
     })
 }
 
+/// Writes the id of this thread's transaction.
+///
+/// # Safety
+/// `id` is null or may be written for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_id(id: *mut c_char, size: usize) -> c_int {
+    call("holdfast_id", |thread| {
+        let Some(transaction) = thread.transaction else { return thread.misplaced() };
+        if !has_room(id, size) {
+            return TX_EINVAL;
+        }
+        // SAFETY: the caller says that there is room for as many bytes, which was checked to be enough.
+        unsafe { write_id(transaction.id, id) };
+        TX_OK
+    })
+}
+
 /// Gives a suspended transaction to this thread.
 ///
 /// # Safety
@@ -133,6 +160,9 @@ pub unsafe extern "C" fn holdfast_suspend(id: *mut c_char, size: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_resume(id: *const c_char) -> c_int {
     call("holdfast_resume", |thread| {
+        if !thread.allows_resume() {
+            return thread.misplaced();
+        }
         // SAFETY: the caller says that it is null or ends with a zero.
         let Some(id) = (unsafe { read_id(id) }) else { return TX_EINVAL };
         thread.resume(id)

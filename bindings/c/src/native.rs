@@ -17,7 +17,7 @@ mod switches;
 pub(crate) use branch::BranchConnection;
 pub(crate) use libmariadb::MariaSession;
 pub(crate) use libpq::PgSession;
-pub(crate) use switches::{ASKING, Switched, with_connection};
+pub(crate) use switches::{ASKING, COLLECTED_LATE, Switched, with_connection};
 pub use switches::{holdfast_mariadb_switch, holdfast_postgres_switch};
 
 /// A connection that understands statements.

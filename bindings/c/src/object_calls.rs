@@ -5,6 +5,7 @@
 //! May use: `connection`, `object`, `opening`. Must not know: how transactions end.
 #![allow(unsafe_code, reason = "these are C functions, called by programs")]
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ const SHARED: c_long = 1;
 /// `HOLDFAST_UNDECIDED`.
 const UNDECIDED: c_int = 2;
 
-/// `holdfast_tm`.
-pub struct Tm(Rc<TmObject>);
+/// `holdfast_tm`, and the connections that were added to it.
+pub struct Tm(Rc<TmObject>, RefCell<Vec<*mut c_void>>);
 
 /// `holdfast_tx`.
 pub struct Tx(TxObject);
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn holdfast_tm_new(profile: *const c_char, tm: *mut *mut T
         match made {
             Err(code) => code,
             Ok(manager) => {
-                let made = Box::new(Tm(Rc::new(TmObject::new(manager))));
+                let made = Box::new(Tm(Rc::new(TmObject::new(manager)), RefCell::default()));
                 // SAFETY: it is not null, so the caller says that it may be written.
                 unsafe { tm.write(Box::into_raw(made)) };
                 TX_OK
@@ -133,8 +134,19 @@ unsafe fn add<S: Session + 'static>(
                 return TX_EINVAL;
             }
         };
+        if tm.1.borrow().contains(&connection) {
+            let why =
+                format!("the connection of `{name}` was added before, by another name: it is in one branch at a time");
+            return last_error::refuse(TX_EINVAL, why);
+        }
         match borrow(connection) {
-            Ok(session) => tm.0.add(Rc::new(set(Connection::new(name, session)))),
+            Ok(session) => match tm.0.add(Rc::new(set(Connection::new(name, session)))) {
+                TX_OK => {
+                    tm.1.borrow_mut().push(connection);
+                    TX_OK
+                }
+                refused => refused,
+            },
             Err(failure) => {
                 last_error::set(failure.to_string());
                 TX_FAIL

@@ -22,6 +22,15 @@ pub(crate) enum Verb {
     Forget,
 }
 
+/// When the answer of a call with `TMASYNC` is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collected {
+    /// Within the call of the program that needed it.
+    AtOnce,
+    /// By a later one: the program may have worked with the resource manager's connection meanwhile.
+    Late,
+}
+
 pub(crate) trait Resource {
     /// The name of its branches.
     fn branch(&self) -> &BranchName;
@@ -36,7 +45,7 @@ pub(crate) trait Resource {
     fn call(&self, verb: Verb, xid: &XidData, flags: c_long) -> c_int;
 
     /// Waits for the answer of a call with `TMASYNC`.
-    fn complete(&self, handle: c_int) -> c_int;
+    fn complete(&self, handle: c_int, collected: Collected) -> c_int;
 
     /// The branches of any coordinator of ours that are prepared in it; others are left out.
     fn prepared(&self) -> Result<Vec<Xid>, XaCode>;

@@ -33,7 +33,18 @@ fn suspended() -> std::sync::MutexGuard<'static, BTreeMap<TransactionId, Suspend
     SUSPENDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a suspended transaction of this manager goes on in this thread alone.
+pub(crate) fn is_bound_here(manager: &Arc<Manager>) -> bool {
+    let here = thread::current().id();
+    suspended().values().any(|it| it.transaction.bound_to == Some(here) && Arc::ptr_eq(&it.manager, manager))
+}
+
 impl Thread {
+    /// Whether the thread is where it may resume one.
+    pub(crate) fn allows_resume(&self) -> bool {
+        self.state.allows(Call::Resume)
+    }
+
     /// Takes the transaction from the thread, which is idle then.
     pub(crate) fn suspend(&mut self) -> Result<TransactionId, c_int> {
         let Some(state) = self.state.after(Call::Suspend) else { return Err(self.misplaced()) };

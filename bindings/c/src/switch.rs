@@ -3,7 +3,7 @@
 //! A loaded library stays until the process ends: vendors' libraries keep threads and thread-local state, and crash when
 //! they are unloaded under them.
 //!
-//! May use: `abi`, `resource`. Must not know: transactions, threads.
+//! May use: `abi`, `resource`, which switch is our own. Must not know: transactions, threads.
 #![allow(unsafe_code, reason = "a switch is a table of C functions in a library that somebody else made")]
 
 use std::ffi::{CString, c_int, c_long};
@@ -15,7 +15,8 @@ use tm::{BranchName, XaCode, Xid};
 use crate::abi::{
     InfoCall, TMNOFLAGS, TMNOMIGRATE, TMREGISTER, TMUSEASYNC, XA_OK, XAER_PROTO, XaSwitch, XidCall, XidData,
 };
-use crate::resource::{Resource, Verb};
+use crate::native::{COLLECTED_LATE, holdfast_mariadb_switch};
+use crate::resource::{Collected, Resource, Verb};
 
 /// Most branches that are taken from one resource manager in one round; the next round finds the others.
 const LIST_MAX: usize = 65_536;
@@ -138,11 +139,13 @@ impl Resource for SwitchedResource {
         unsafe { entry(&raw mut name, self.rmid, flags) }
     }
 
-    fn complete(&self, handle: c_int) -> c_int {
+    fn complete(&self, handle: c_int, collected: Collected) -> c_int {
         let Some(entry) = self.switch.table.complete else { return XAER_PROTO };
         let (mut handle, mut answer) = (handle, XA_OK);
+        let is_looked_at = collected == Collected::Late && self.switch.table.name == holdfast_mariadb_switch.name;
+        let flags = if is_looked_at { COLLECTED_LATE } else { TMNOFLAGS };
         // SAFETY: the entry is a function of this form by the standard; both numbers are ours and outlive the call.
-        let code = unsafe { entry(&raw mut handle, &raw mut answer, self.rmid, TMNOFLAGS) };
+        let code = unsafe { entry(&raw mut handle, &raw mut answer, self.rmid, flags) };
         if code == XA_OK { answer } else { code }
     }
 
@@ -150,6 +153,8 @@ impl Resource for SwitchedResource {
         match self.scan() {
             // Its server may have been restarted.
             Err(XaCode::ManagerDown) if self.close() == XA_OK && self.open() == XA_OK => self.scan(),
+            // And may have been away when that was tried before, and it was left closed. Opening what is open does nothing.
+            Err(XaCode::Protocol) if self.open() == XA_OK => self.scan(),
             answer => answer,
         }
     }

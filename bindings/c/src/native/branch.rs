@@ -130,6 +130,27 @@ impl<S: Session> BranchConnection<S> {
         }
     }
 
+    /// The same, when the program may have worked with the connection meanwhile. In MariaDB it has taken this answer for that of a
+    /// statement of its own then, and the answer of that statement stands here: what it says was committed is looked for.
+    pub(crate) fn complete_late(&mut self, handle: c_int) -> c_int {
+        let committed = match &self.under_way {
+            Some((own, Step::CommitPrepared, xid)) if *own == handle => xid.clone(),
+            _ => return self.complete(handle),
+        };
+        let code = self.complete(handle);
+        if code != XA_OK {
+            return code;
+        }
+        let found = match self.ask(S::Dialect::LIST) {
+            Ok(reply) if !S::Dialect::listed(&reply).contains(&committed) => return XA_OK,
+            Ok(_) => "it is prepared still: the program used the connection before the commit was answered".to_owned(),
+            Err(failure) => format!("it cannot be looked for: {failure}"),
+        };
+        last_error::set(format!("commit of {committed}: {found}"));
+        self.current = Some((committed, Phase::Prepared));
+        XAER_RMFAIL
+    }
+
     /// The branches of ours that are prepared in the database.
     pub(crate) fn prepared(&mut self) -> Result<Vec<Xid>, XaCode> {
         if self.is_working() || self.under_way.is_some() {

@@ -192,3 +192,30 @@ fn a_connection_whose_transaction_is_suspended_begins_no_other() {
     assert!(last_error::text().contains("which is suspended: it has to be resumed"), "{}", last_error::text());
     assert_eq!(connection.call(Verb::Start, &xid(), TMRESUME), XA_OK);
 }
+
+/// A program that used its connection while a commit was under way got the answer to that, and its own statement's was taken for
+/// the commit's: the decision was let go of, and recovery rolled the branch back.
+#[test]
+fn a_commit_whose_answer_may_be_anothers_is_looked_for() {
+    let mut name = xid().to_xid().unwrap().transaction.to_bytes().to_vec();
+    name.extend_from_slice(b"database");
+    let row = vec![tm::FORMAT_ID.to_string().into_bytes(), b"36".to_vec(), b"8".to_vec(), name];
+    let listed = || Ok(Reply { tag: String::new(), rows: vec![row.clone()] });
+    for (list, answer) in [(listed(), XAER_RMFAIL), (lost(), XAER_RMFAIL), (done(), XA_OK)] {
+        let script = [("XA COMMIT", done(), Standing::Untold), ("XA RECOVER", list, Standing::Untold)];
+        let mut connection = connection::<MariaDb, 2>(script, Standing::Untold);
+        let handle = connection.call(Verb::Commit, &xid(), TMASYNC);
+        assert_eq!(connection.complete_late(handle + 1), XAER_INVAL);
+        assert_eq!(connection.complete_late(handle), answer);
+        assert!(connection.session.script.is_empty());
+        // What is left to recovery does not keep the next from beginning: the connection is opened anew.
+        assert_eq!(connection.current.is_some(), answer == XAER_RMFAIL);
+        connection.session.script.push_back(("XA START", done(), Standing::Untold));
+        assert_eq!(connection.call(Verb::Start, &other_xid(), TMNOFLAGS), XA_OK);
+    }
+    // A refusal says enough.
+    let script = [("XA COMMIT", refused("XAE", 1205), Standing::Untold)];
+    let mut connection = connection::<MariaDb, 1>(script, Standing::Untold);
+    let handle = connection.call(Verb::Commit, &xid(), TMASYNC);
+    assert_eq!(connection.complete_late(handle), XAER_RMFAIL);
+}

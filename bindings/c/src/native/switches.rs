@@ -29,6 +29,9 @@ use crate::thread::guard;
 /// What an open string begins with whose branches may be asked whether they changed anything.
 pub(crate) const ASKING: &str = "asks_read_only=1 ";
 
+/// A flag of `xa_complete` for our own switches: the program may have worked with the connection since the call was made.
+pub(crate) const COLLECTED_LATE: c_long = 0x100;
+
 /// One resource manager as a thread opened it.
 pub(crate) struct Opened<S> {
     branch: BranchConnection<S>,
@@ -220,14 +223,17 @@ unsafe extern "C" fn complete<S: Switched>(
     handle: *mut c_int,
     retval: *mut c_int,
     rmid: c_int,
-    _flags: c_long,
+    flags: c_long,
 ) -> c_int {
     // SAFETY: the transaction manager hands in two numbers of its own, and keeps them during the call; or null.
     let (Some(handle), Some(retval)) = (unsafe { handle.as_ref() }, unsafe { retval.as_mut() }) else {
         return XAER_INVAL;
     };
     with_opened::<S>(rmid, |opened| {
-        *retval = opened.branch.complete(*handle);
+        *retval = match flags & COLLECTED_LATE {
+            0 => opened.branch.complete(*handle),
+            _ => opened.branch.complete_late(*handle),
+        };
         XA_OK
     })
 }

@@ -12,7 +12,7 @@ use super::scene::{COORDINATOR, Memory};
 use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RDONLY, XAER_ASYNC, XidData};
 use crate::manager::Manager;
 use crate::object::{Role, TmObject};
-use crate::resource::{Resource, Verb};
+use crate::resource::{Collected, Resource, Verb};
 
 /// A connection that does all it is asked, and writes that down.
 struct Obedient {
@@ -40,7 +40,7 @@ impl Resource for Obedient {
         if verb == Verb::Prepare { self.vote.get() } else { XA_OK }
     }
 
-    fn complete(&self, _: c_int) -> c_int {
+    fn complete(&self, _: c_int, _: Collected) -> c_int {
         XAER_ASYNC
     }
 

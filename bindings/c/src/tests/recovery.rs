@@ -12,7 +12,7 @@ use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER
 use crate::control::End;
 use crate::last_error;
 use crate::manager::{Recovered, recover};
-use crate::resource::{Resource, Verb};
+use crate::resource::{Collected, Resource, Verb};
 
 fn prepare(scene: &Scene, coordinator: CoordinatorId, owner: u64, sequence: u64) -> TransactionId {
     let transaction = TransactionId { coordinator, owner: OwnerId(owner), sequence, deadline_ms: 0, shared: false };
@@ -82,7 +82,7 @@ impl Resource for Listing {
         XA_OK
     }
 
-    fn complete(&self, _: c_int) -> c_int {
+    fn complete(&self, _: c_int, _: Collected) -> c_int {
         XAER_ASYNC
     }
 

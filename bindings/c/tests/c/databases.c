@@ -5,6 +5,8 @@
  *   open close begin commit rollback recover error    as in play.c
  *   suspend resume=ID
  *   pg=SQL ma=SQL          runs a statement on the thread's connection: its first value, or what went wrong
+ *   keep kept-ma=SQL       keeps the pointer to MariaDB's, and runs a statement without asking for it again
+ *   id                     holdfast_id
  *   tm                     a manager with connections of our own: DATABASE_PG and DATABASE_SOCKET say where to
  *   tm-asking              the same, and branches in PostgreSQL may be asked whether they changed anything
  *   own-pg=SQL own-ma=SQL  runs a statement on those
@@ -45,6 +47,7 @@ static holdfast_tm *tm;
 static holdfast_tx *tx;
 static PGconn *own_pg;
 static MYSQL *own_ma;
+static MYSQL *kept_ma;
 static char text[256];
 
 static const char *postgres(PGconn *connection, const char *sql) {
@@ -93,6 +96,7 @@ static const char *make_manager(int (*add_postgres)(holdfast_tm *, const char *,
     if (code == TX_OK && holdfast_tm_add_postgres(tm, name, own_pg) != TX_EINVAL) return "a name was taken twice";
     if (code == TX_OK && holdfast_tm_add_postgres(tm, "no good", own_pg) != TX_EINVAL) return "a bad name was taken";
     if (code == TX_OK && holdfast_tm_add_postgres(tm, "x", NULL) != TX_EINVAL) return "a null connection was taken";
+    if (code == TX_OK && holdfast_tm_add_postgres(tm, "twice", own_pg) != TX_EINVAL) return "a connection was taken twice";
     snprintf(name, sizeof name, "ma%s", suffix ? suffix : "");
     if (code == TX_OK) code = holdfast_tm_add_mariadb(tm, name, own_ma);
     return tx_name(code);
@@ -109,6 +113,16 @@ static const char *play(const char *word) {
         int code = holdfast_suspend(id, sizeof id);
         return code == TX_OK ? id : tx_name(code);
     }
+    if (is(word, "id")) {
+        static char id[HOLDFAST_ID_SIZE];
+        int code = holdfast_id(id, sizeof id);
+        return code == TX_OK ? id : tx_name(code);
+    }
+    if (is(word, "keep")) {
+        kept_ma = holdfast_mariadb_connection(NULL);
+        return "kept";
+    }
+    if (!strncmp(word, "kept-ma", length)) return mariadb(kept_ma, value + 1);
     if (!strncmp(word, "resume", length)) return tx_name(holdfast_resume(value + 1));
     if (is(word, "open")) return tx_name(tx_open());
     if (is(word, "close")) return tx_name(tx_close());

@@ -42,6 +42,7 @@ int main(void) {
     FAIL(tx_set_transaction_timeout(1));
     FAIL(holdfast_recover(NULL));
     FAIL(holdfast_suspend(id, sizeof id));
+    FAIL(holdfast_id(id, sizeof id));
     FAIL(holdfast_resume(NULL));
     FAIL(holdfast_resume("none"));
     if (tx_open() != TX_OK) return 1;
@@ -57,6 +58,7 @@ int main(void) {
     FAIL(tx_begin());
     FAIL(tx_close());
     FAIL(holdfast_recover(NULL));
+    FAIL(holdfast_id(small, sizeof small));
     FAIL(holdfast_resume("none"));
     FAIL(tx_commit());
     tx_set_transaction_timeout(1);

@@ -128,10 +128,15 @@ impl Server {
         server
     }
 
-    /// Kills it without a word, and starts it again.
-    pub(crate) fn restart(&mut self) {
+    /// Kills it without a word.
+    pub(crate) fn stop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Kills it without a word, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
         self.process = self.command.spawn().unwrap();
         let is_ready = self.is_ready;
         until("the server", || is_ready(self));

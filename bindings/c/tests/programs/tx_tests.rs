@@ -85,7 +85,7 @@ fn arguments_are_checked() {
          logged: TX_OK
          begin: TX_OK
          suspend-small: TX_EINVAL
-         resume-null: TX_EINVAL
+         resume-null: TX_PROTOCOL_ERROR
          info: active,return=1,control=0,timeout=3,xid=ours",
     );
 }
@@ -301,7 +301,7 @@ fn every_call_that_fails_says_why() {
     assert!(output.status.success(), "{text}");
     let mut lines: Vec<&str> = text.lines().collect();
     assert!(lines.pop().unwrap().contains("no profile before"), "what goes well clears nothing");
-    assert_eq!(lines.len(), 54, "{text}");
+    assert_eq!(lines.len(), 56, "{text}");
     for line in &lines {
         let [_, code, reason] = line.split(" | ").collect::<Vec<_>>().try_into().unwrap();
         assert!(code.starts_with("TX_") && code != "TX_OK", "{line}");
@@ -311,5 +311,6 @@ fn every_call_that_fails_says_why() {
     assert!(told("tx_commit() | TX_ROLLBACK", "xa_commit of `monkey0` answered XA_RBDEADLOCK"), "{text}");
     assert!(told("tx_commit() | TX_ROLLBACK", "took longer than it may"), "{text}");
     assert!(told("holdfast_tx_commit(tx) | TX_ROLLBACK", "took longer than it may"), "{text}");
+    assert!(told("holdfast_resume(\"none\") | TX_PROTOCOL_ERROR", "call tx_open first"), "{text}");
     assert!(told("holdfast_tx_begin(tm, -1", "a timeout is 0 seconds or more, not -1"), "{text}");
 }
