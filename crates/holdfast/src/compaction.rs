@@ -217,6 +217,13 @@ impl Compactor {
 }
 
 impl Inner {
+    /// How much journal there is at a position and behind it: less than addresses say, as each opening passes over some.
+    pub(crate) fn journal_bytes_behind(&self, from: Position) -> u64 {
+        let segments = self.journal.segment_stats();
+        let real = segments.iter().filter(|segment| !segment.is_stub);
+        real.map(|segment| choice::bytes_behind(segment, from)).sum()
+    }
+
     fn choices(&self, work: &Work, segments: &[SegmentStats]) -> Choices {
         let mut live = LiveBytes::default();
         self.partitions.iter().for_each(|partition| live.merge(partition.lock().live()));

@@ -285,3 +285,27 @@ fn a_check_of_the_tree_finds_it_whole_beside_writers_and_names_damaged_values() 
     let store = Store::open(dir.path(), Options { tree: None, ..options() }).unwrap();
     assert_eq!(store.rebuild_tree(TreeValues::Trust).unwrap_err().kind(), ErrorKind::Invalid);
 }
+
+/// The segment that is written to counted as full: after the first restart of a small store everything before was "more than the
+/// newest 64 MiB", and went.
+#[test]
+fn a_small_store_keeps_its_whole_journal_over_any_number_of_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let compaction = CompactionOptions { schedule: Schedule::OnDemand, ..CompactionOptions::default() };
+    let options = Options { durability: Durability::Written, partitions: 4, compaction, ..Options::default() };
+    let mut expected = Vec::new();
+    for round in 0..6_u8 {
+        let store = Store::open(dir.path(), options.clone()).unwrap();
+        for _ in 0..200 {
+            // All but the last is dead.
+            expected.push(put(&store, b"k", &vec![round; 300]));
+        }
+        let _ = store.compact();
+        while store.stats().compaction.is_running {
+            std::thread::yield_now();
+        }
+        let found = all(&mut store.feed(Position::ZERO).unwrap(), 100);
+        assert_eq!(found.len(), expected.len(), "round {round}");
+        store.close().unwrap();
+    }
+}

@@ -326,7 +326,12 @@ impl Journal {
     #[must_use]
     pub fn segment_stats(&self) -> Vec<SegmentStats> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let appended = self.watermarks().appended;
         let one = |segment: &Arc<Segment>| SegmentStats {
+            records_end: match segment.trailer() {
+                Some(trailer) => segment.base.plus(trailer.data_end),
+                None => segment.records_end(appended).max(segment.base),
+            },
             base: segment.base,
             bytes: segment.reserved(),
             sealed: segment.trailer().is_some(),

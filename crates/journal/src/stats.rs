@@ -50,6 +50,8 @@ pub struct SegmentStats {
     pub bytes: u64,
     /// Behind its last position.
     pub end: Position,
+    /// Behind the last record that it has, so far if it is written to. What lies between here and `end` was never written.
+    pub records_end: Position,
     /// Whether it is sealed.
     pub sealed: bool,
     /// Whether it is sealed and has no records: they were let go, or there never were any.

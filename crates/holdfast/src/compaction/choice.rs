@@ -86,9 +86,14 @@ pub(super) fn newest_begin(segments: &[SegmentStats], bytes: u64) -> Position {
         if left == 0 {
             return segment.end;
         }
-        left = left.saturating_sub(segment.end.get().saturating_sub(segment.base.get()));
+        left = left.saturating_sub(bytes_behind(segment, Position::ZERO));
     }
     Position::ZERO
+}
+
+/// How much journal a segment has at a position and behind it.
+pub(super) fn bytes_behind(segment: &SegmentStats, from: Position) -> u64 {
+    segment.records_end.get().saturating_sub(segment.base.max(from).get())
 }
 
 /// Which segment comes next, if any is due.
@@ -164,6 +169,7 @@ mod tests {
         let stats = SegmentStats {
             base: Position::new(base),
             end: Position::new(base + 100),
+            records_end: Position::new(base + 100),
             bytes: 1_000,
             sealed: true,
             is_stub: false,
@@ -233,20 +239,26 @@ mod tests {
     /// that was started three times had nothing left for a feed.
     #[test]
     fn the_newest_bytes_are_those_that_are_there_and_not_addresses() {
+        // Each has a thousand bytes of the 64 MiB that it may have.
         let segment = |base: u64, bytes: u64| SegmentStats {
-            end: Position::new(base + bytes),
+            end: Position::new(base + (64 << 20)),
+            records_end: Position::new(base + bytes),
             ..choice(base, bytes, 0, 0).stats
         };
         let mut segments: Vec<SegmentStats> = (0..4).map(|number| segment(number << 26, 1_000)).collect();
-        let begin = |segments: &[SegmentStats], bytes| newest_begin(segments, bytes).get();
-        assert_eq!(begin(&segments, 0), (3 << 26) + 1_000);
-        assert_eq!(begin(&segments, 1), (2 << 26) + 1_000, "as much and the rest of its segment stays");
-        assert_eq!(begin(&segments, 1_000), (2 << 26) + 1_000);
-        assert_eq!(begin(&segments, 2_500), 1_000);
+        let begin = |segments: &[SegmentStats], bytes| newest_begin(segments, bytes).get() >> 26;
+        assert_eq!(begin(&segments, 0), 4);
+        assert_eq!(begin(&segments, 1), 3, "as much and the rest of its segment stays");
+        assert_eq!(begin(&segments, 1_000), 3);
+        assert_eq!(begin(&segments, 2_500), 1);
         assert_eq!(begin(&segments, 64 << 20), 0);
         segments[2].is_stub = true;
-        assert_eq!(begin(&segments, 1_000), (1 << 26) + 1_000, "what was let go is not there");
+        assert_eq!(begin(&segments, 1_000), 2, "what was let go is not there");
         assert_eq!(begin(&[], 0), 0);
+        // The one that is written to has nothing yet.
+        segments.push(SegmentStats { sealed: false, ..segment(4 << 26, 0) });
+        assert_eq!(begin(&segments, 1_000), 2);
+        assert_eq!(begin(&segments, 64 << 20), 0);
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Inner {
     }
 
     fn is_held(&self, kept: Kept) -> bool {
-        let behind = self.newest().get().saturating_sub(kept.bookmark.position().get());
+        let behind = self.journal_bytes_behind(kept.bookmark.position());
         // The limit may have been another when it was named.
         behind <= kept.retain_bytes.min(self.options.limits.listener_retain_bytes_max)
     }
