@@ -28,6 +28,9 @@ use crate::store::Store;
 /// What one key takes in memory that was read or changed, beside its value.
 const KEY_BYTES: u64 = 256;
 
+/// The database of points, unless they are put into another.
+const DATABASE: &str = "default";
+
 /// Operations that happen together or not at all. Begun by [`Store::begin`]; dropping it changes nothing.
 pub struct Transaction {
     store: Store,
@@ -39,7 +42,7 @@ pub struct Transaction {
     changes: Changes,
     decisions: Vec<Deciding>,
     space: SpaceStage,
-    points: Rows,
+    points: Option<Rows>,
 }
 
 impl Transaction {
@@ -51,7 +54,7 @@ impl Transaction {
             changes: Changes::default(),
             decisions: Vec::new(),
             space: SpaceStage::new(store.clone()),
-            points: Rows::default(),
+            points: None,
             store,
         }
     }
@@ -109,9 +112,10 @@ impl Transaction {
         Ok(value)
     }
 
-    /// The points that are written with everything else: push to them. All of them are, or the whole transaction is refused.
+    /// The points that are written with everything else: push to them. All of them are, or the whole transaction is refused. They go into
+    /// the database `default`; put [`Rows::new`] of another one in their place before.
     pub fn points(&mut self) -> &mut Rows {
-        &mut self.points
+        self.points.get_or_insert_with(|| Rows::new(DATABASE))
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -296,8 +300,8 @@ impl Transaction {
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
     pub fn commit(self, durability: Durability) -> Result<Committed> {
         self.store.give_way(durability);
-        if !self.points.is_empty() {
-            self.store.series().make_room(self.points.len())?;
+        if let Some(points) = self.points.as_ref().filter(|points| !points.is_empty()) {
+            self.store.series().make_room(points.len())?;
         }
         let store = self.store.clone();
         let committed = self.commit_no_wait();
@@ -316,7 +320,7 @@ impl Transaction {
     /// As [`Transaction::commit`]; `Unavailable` also when memory is full of points that are not sealed yet.
     pub fn commit_no_wait(mut self) -> Result<Committed> {
         // Before the exclusive, which they outlive.
-        let mut points = std::mem::take(&mut self.points);
+        let mut points = self.points.take().filter(|points| !points.is_empty());
         let keys: Vec<(&[u8], &[u8])> = self
             .reads
             .keys()
@@ -335,8 +339,8 @@ impl Transaction {
         for Deciding { id, branches } in &self.decisions {
             exclusive.decide(*id, branches)?;
         }
-        if !points.is_empty() {
-            exclusive.add_points(&mut points)?;
+        if let Some(points) = &mut points {
+            exclusive.add_points(points)?;
         }
         exclusive.space = Some(&mut self.space);
         exclusive.commit()

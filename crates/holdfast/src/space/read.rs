@@ -2,12 +2,13 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use ::space::{Definition, EVERYBODY, Engine, Found, Place, Reason, Search, Storage, Stored, ValueRef};
+use ::space::{Definition, EVERYBODY, Engine, Found, Order, Place, Reason, Search, Storage, Stored, ValueRef, key_of};
 use base::Time;
 use journal::Position;
 
@@ -390,11 +391,25 @@ impl Inner {
                 let by = if only_reads { EVERYBODY } else { who };
                 let (now_ms, go_on) = (inner.clock.wall_ms(), || watch.go_on());
                 let search = Search { of: kind.of, filter: &wanted.filter, by, go_on: &go_on };
+                // Who has locked an entry to write or take it holds its group; who only reads it under a lock does not, and nobody
+                // takes what stands behind it all the same.
+                let groups = if let Order::Groups(path) = &definition.order { Some(path) } else { None };
+                let mut stand_still = BTreeSet::new();
                 let _ = engine.find(search, &mut |found| {
-                    if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
+                    let fields = found.document().fields();
+                    if !is_visible(&found, now_ms) || !wanted.names(definition, fields) {
                         return ControlFlow::Continue(());
                     }
-                    consider(found.place, found.sequence(), found.is_locked())
+                    let group = groups.filter(|_| found.is_locked() || !stand_still.is_empty());
+                    let group = group.map(|path| key_of(path.first(fields)));
+                    if group.as_ref().is_some_and(|group| stand_still.contains(group)) {
+                        return ControlFlow::Continue(());
+                    }
+                    let passed = consider(found.place, found.sequence(), found.is_locked());
+                    if passed.is_continue() {
+                        stand_still.extend(group);
+                    }
+                    passed
                 });
             }
         }

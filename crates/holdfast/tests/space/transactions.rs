@@ -34,6 +34,69 @@ fn one_transaction_holds_a_group_at_a_time() {
     assert_eq!(steps.take_many(&Wanted::all(), 10, &now()).unwrap().iter().map(id).collect::<Vec<_>>(), [2, 4]);
 }
 
+/// A page that looked at the head of a group in a transaction had others take what stood behind it.
+#[test]
+fn who_reads_the_first_of_a_group_under_a_lock_has_nobody_overtake_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "step") };
+    let steps = store.space("shop").declare(definition).unwrap();
+    for (number, customer) in [(1, "ada"), (2, "ada"), (3, "bob"), (4, "ada")] {
+        steps.write(&order(number, customer, 0), &upsert()).unwrap();
+    }
+    let mut reader = store.begin();
+    let locked = steps.within(&mut reader).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap();
+    assert!(locked.is_some());
+    assert_eq!(steps.take(&example("ada"), &now()).unwrap(), None);
+    assert_eq!(steps.take_many(&example("ada"), 10, &now()).unwrap(), []);
+    let mut taker = store.begin();
+    assert_eq!(steps.within(&mut taker).take(&example("ada"), &now()).unwrap(), None);
+    assert_eq!(
+        steps.within(&mut taker).take(&Wanted::all(), &now()).unwrap().map(|it| id(&it)),
+        Some(3),
+        "others go on"
+    );
+    // Whoever only reads, under a lock too, is in nobody's way; and what stands before it is in order.
+    assert_eq!(
+        steps.within(&mut taker).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().map(|it| id(&it)),
+        Some(1)
+    );
+    drop(taker);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| steps.take(&example("ada"), &waits(20_000)).unwrap().map(|it| id(&it)));
+        while steps.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        // One that is written meanwhile is not given to who waits for the first.
+        steps.write(&order(5, "ada", 0), &upsert()).unwrap();
+        drop(reader);
+        assert_eq!(waiting.join().unwrap(), Some(1));
+    });
+    let mut reader = store.begin();
+    steps.within(&mut reader).read(&Wanted::id(4), ReadLock::Shared, &now()).unwrap().unwrap();
+    let taken = steps.take_many(&example("ada"), 10, &now()).unwrap();
+    assert_eq!(taken.iter().map(id).collect::<Vec<_>>(), [2], "up to the one that is locked");
+}
+
+/// Points that a transaction of the library wrote went into a database without a name, where no question finds them.
+#[test]
+fn points_of_a_transaction_are_in_the_database_default() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let mut transaction = store.begin();
+    let rows = transaction.points();
+    let row = rows.row(b"orders", |_| Ok(("orders".into(), Vec::new()))).unwrap();
+    let slot = rows.field(row, 0, b"value", |_| Ok("value".into())).unwrap();
+    rows.push_float(slot, 1_000, 1.0);
+    transaction.commit(Durability::Written).unwrap();
+    use holdfast::series::{Select, Source as _};
+    let found = store.series().reader().series(&Select::metric("default", "orders")).unwrap();
+    assert_eq!(found.len(), 1);
+    drop(store.begin().points());
+    assert!(store.begin().commit(Durability::Written).is_ok());
+}
+
 /// Who waited for an entry of a group was not told when the one before it in the group was taken by a transaction: nobody had
 /// written or let go of the entry that was free then.
 #[test]
@@ -264,7 +327,8 @@ fn a_task_runs_beside_the_data_and_is_one_batch() {
         let again = space.execute(&routing, None, |task| task.take("note", made));
         assert!(again.unwrap().is_some(), "it lies where the routing value says");
     }
-    let lacks = space.execute(&"bob".into(), None, |task| task.write("order", &Document::from_pairs([("total", 1)]), &upsert()));
+    let lacks = space
+        .execute(&"bob".into(), None, |task| task.write("order", &Document::from_pairs([("total", 1)]), &upsert()));
     assert!(lacks.unwrap_err().to_string().contains("lacks customer"));
     space.register("open", |task, name| {
         let Value::String(name) = name else { return Ok(Value::Null) };
