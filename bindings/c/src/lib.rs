@@ -35,8 +35,8 @@ mod tests;
 pub use abi::{TxInfo, XaSwitch, XidData};
 pub use ax::{ax_reg, ax_unreg};
 pub use holdfast_calls::{
-    RecoveredCounts, holdfast_last_error, holdfast_mariadb_connection, holdfast_postgres_connection, holdfast_recover,
-    holdfast_resume, holdfast_suspend,
+    RecoveredCounts, holdfast_id, holdfast_last_error, holdfast_mariadb_connection, holdfast_postgres_connection,
+    holdfast_recover, holdfast_resume, holdfast_suspend,
 };
 pub use native::{holdfast_mariadb_switch, holdfast_postgres_switch};
 pub use object_calls::{

@@ -1,5 +1,7 @@
 //! The example in Python: a program without a library of Holdfast's, by redis-py and the two-phase calls of DB-API.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -30,6 +32,17 @@ async fn the_python_example_moves_money_and_notes_it_or_neither() {
         run(&mut command, b"", TIME_MAX)
     };
     let transfer = |amount: &str| transfer_between("ada", "bo", amount);
+
+    // The answer to EXEC is lost, and redis-py sends all of it once more: that is no failure, and happens once.
+    let losing = loses_an_answer(server.resp());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/python/transfer.py");
+    let mut command = Command::new(python());
+    command.arg(script).args([losing.to_string().as_str(), conninfo.as_str(), "ada", "bo", "0"]);
+    let repeated = run(&mut command, b"", TIME_MAX);
+    assert_eq!(repeated.code, Some(0), "{}", repeated.text);
+    let prepared = client.query_one("SELECT count(*) FROM pg_prepared_xacts", &[]).await.unwrap();
+    assert_eq!(prepared.get::<_, i64>(0), 0);
+
     let moved = transfer("7");
     assert_eq!(moved.code, Some(0), "{}", moved.text);
     let refused = transfer("4");
@@ -51,6 +64,38 @@ async fn the_python_example_moves_money_and_notes_it_or_neither() {
     assert!(value, "{note:?}");
     let listed = xa_list(&server.resp().to_string());
     assert!(!listed.contains("=open"), "{listed}");
+}
+
+/// A port behind which the server is, but for the answer to the first EXEC: there the connection breaks. Serves two connections.
+fn loses_an_answer(server: SocketAddr) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for is_lost in [true, false] {
+            let (client, server) = (listener.accept().unwrap().0, TcpStream::connect(server).unwrap());
+            for stream in [&client, &server] {
+                stream.set_read_timeout(Some(TIME_MAX)).unwrap();
+            }
+            let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            let answers = std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
+            let (mut from_client, mut to_server, mut bytes) = (client, server, [0; 4096]);
+            while let Ok(count @ 1..) = from_client.read(&mut bytes) {
+                if is_lost && bytes[..count].windows(4).any(|word| word == b"EXEC") {
+                    // Nothing more comes through; the server has it all the same.
+                    from_client.shutdown(Shutdown::Both).unwrap();
+                    to_server.write_all(&bytes[..count]).unwrap();
+                    to_server.shutdown(Shutdown::Write).unwrap();
+                    break;
+                }
+                if to_server.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            // Either side may have closed.
+            let _ = (to_server.shutdown(Shutdown::Write), answers.join());
+        }
+    });
+    port
 }
 
 fn xa_list(address: &str) -> String {

@@ -42,6 +42,11 @@ impl Failure {
         Failure::new(StatusCode::NOT_FOUND, "not found")
     }
 
+    /// 404, of what others rest on.
+    pub(crate) fn missing(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::new(StatusCode::NOT_FOUND, text)
+    }
+
     /// 409: a transaction has locked the entry, nobody knows any more which.
     pub(crate) fn locked() -> Self {
         Failure { passes: true, ..Failure::new(StatusCode::CONFLICT, "a transaction has locked the entry; try again") }

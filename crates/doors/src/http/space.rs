@@ -43,7 +43,7 @@ impl Place {
     /// # Errors
     /// 404 when there is no such type.
     pub(crate) fn entries(&self, store: &Store) -> Result<Entries, Failure> {
-        store.space(&self.space).entries(&self.name).map_err(|_| Failure::not_found())
+        store.space(&self.space).entries(&self.name).map_err(|error| Failure::missing(error.to_string()))
     }
 }
 

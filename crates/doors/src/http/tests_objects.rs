@@ -313,7 +313,8 @@ fn every_route_is_in_the_document_and_the_document_names_no_other() {
             let is_ours = answer.status != 405
                 && (answer.status != 404
                     || ["", "not found\n"].contains(&answer.text())
-                    || answer.text().contains("no such transaction"));
+                    || answer.text().contains("no such transaction")
+                    || answer.text().contains("has no type type"));
             assert!(is_ours, "{method} {path}: {answer:?}");
             let documented = operation["responses"].as_object().unwrap().contains_key(&answer.status.to_string());
             assert!(documented, "{method} {path} answers {}", answer.status);

@@ -131,6 +131,7 @@ fn an_iteration_comes_to_each_entry_once_and_ends_with_zero() {
     seen.dedup();
     assert_eq!((seen.len(), batches), (25, 4));
     fixture.check(&[
+        ("SPACE.ITERATE shop orders ANY COUNT 0", "-ERR COUNT is at least 1"),
         ("SPACE.ITERATE shop orders CURSOR x", "-ERR value is not an integer or out of range"),
         ("SPACE.ITERATE shop orders CURSOR", "-ERR syntax error"),
         ("SPACE.ITERATE shop orders CURSOR 1 WHAT 1", "-ERR syntax error"),

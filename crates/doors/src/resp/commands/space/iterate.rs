@@ -43,7 +43,10 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         let options = options(call, &mut chosen, Takes::Count)?;
         (Begins::Now(Box::new(chosen.wanted)), options.count)
     };
-    let count = count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.space_entries_max);
+    if count == Some(0) {
+        return Err("ERR COUNT is at least 1".into());
+    }
+    let count = count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max);
     let (iterations, bytes_max) = (call.door.iterations.clone(), limits.space_bytes_max);
     let (asked, stop) = (call.durability, stop(call));
     let name = (args.at(1).to_vec(), args.at(2).to_vec());
