@@ -93,7 +93,7 @@ fn points_of_a_transaction_are_in_the_database_default() {
     use holdfast::series::{Select, Source as _};
     let found = store.series().reader().series(&Select::metric("default", "orders")).unwrap();
     assert_eq!(found.len(), 1);
-    drop(store.begin().points());
+    assert_eq!(store.begin().points().len(), 0);
     assert!(store.begin().commit(Durability::Written).is_ok());
 }
 
