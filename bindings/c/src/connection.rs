@@ -44,11 +44,9 @@ impl<S: Session> Resource for Connection<S> {
         self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.call(verb, xid, flags))
     }
 
-    fn complete(&self, handle: c_int, collected: Collected) -> c_int {
-        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| match collected {
-            Collected::AtOnce => inner.complete(handle),
-            Collected::Late => inner.complete_late(handle),
-        })
+    /// At once: objects wait for all that they begin.
+    fn complete(&self, handle: c_int, _: Collected) -> c_int {
+        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.complete(handle))
     }
 
     fn prepared(&self) -> Result<Vec<Xid>, XaCode> {

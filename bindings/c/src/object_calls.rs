@@ -135,8 +135,7 @@ unsafe fn add<S: Session + 'static>(
             }
         };
         if tm.1.borrow().contains(&connection) {
-            let why =
-                format!("the connection of `{name}` was added before, by another name: it is in one branch at a time");
+            let why = format!("the connection of `{name}` was added before: it is in one branch at a time");
             return last_error::refuse(TX_EINVAL, why);
         }
         match borrow(connection) {

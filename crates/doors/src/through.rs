@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use holdfast::space::Value;
+use holdfast::space::{Entries, ReadOptions, Value, Wanted};
 use holdfast::{Error, ErrorKind, Result};
 
 /// Ends when the entry is in the space, if the database has it, and says whether it has; or with why nobody knows.
@@ -26,20 +26,25 @@ const TRIES_MAX: usize = 8;
 /// Loads an entry that is read by its id and is not there, and has `look` look again.
 pub(crate) async fn load_and_look<T, E: From<Error>, L>(
     through: &dyn ReadThrough,
-    (space, type_name, id): (&str, &str, &Value),
+    (entries, id): (&Entries, &Value),
     mut look: impl FnMut() -> L,
 ) -> std::result::Result<Option<T>, E>
 where
     L: Future<Output = std::result::Result<Option<T>, E>>,
 {
+    let of = entries.definition();
     for _ in 0..TRIES_MAX {
-        if !through.load(space, type_name, id).await? {
+        if !through.load(&of.space, &of.name, id).await? {
             return Ok(None);
         }
         if let Some(found) = look().await? {
             return Ok(Some(found));
         }
+        // It has another routing value than is wanted.
+        if entries.read_shown(&Wanted::id(id.clone()), &ReadOptions::default())?.is_some() {
+            return Ok(None);
+        }
     }
-    let text = format!("entries of {type_name} are gone as soon as they are loaded: its limit of memory is too small");
+    let text = format!("entries of {} are gone as soon as they are loaded: its limit of memory is too small", of.name);
     Err(Error::new(ErrorKind::Limit, text).into())
 }

@@ -6,6 +6,7 @@
 //!
 //! May use: `grid`, `config`, `rows`, the facade, threads. Must not know: doors, how a mirror follows.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -114,6 +115,11 @@ impl Mirrors {
     /// Loads what clients read by id and the space has not, of the types that are read through.
     pub(crate) fn read_through(&self) -> Option<Arc<dyn ReadThrough>> {
         (!self.read_through.0.is_empty()).then(|| Arc::clone(&self.read_through) as _)
+    }
+
+    /// Lets go of all who wait for rows, so that doors need not wait for a database when they close.
+    pub(crate) fn stop_reading(&self) {
+        self.all.iter().filter_map(|watched| watched.asks.as_ref()).for_each(|asks| asks.stop());
     }
 
     /// Asks for what they do.
@@ -287,13 +293,15 @@ impl Watched {
     fn serve_rows(&self) {
         let Some(asks) = &self.asks else { return };
         // What the database says is for the log.
-        let unknown = |kind: ErrorKind| {
+        let unknown = || {
             let name = &self.plan.name;
             let text = format!(
                 "the entry is not in the space, and its table cannot be asked now: the log says why (mirror {name})"
             );
-            Error::new(kind, text)
+            Error::new(ErrorKind::Unavailable, text)
         };
+        // Said once, until it goes: each reader meets it.
+        let has_failed = Cell::new(false);
         asks.serve(|ids| {
             let (loader, mirror) = {
                 let state = self.state();
@@ -301,15 +309,21 @@ impl Watched {
             };
             let has_trouble = mirror.is_none_or(|mirror| mirror.stats().trouble.is_some());
             // Nobody waits for what is known to be out of reach.
-            let Some(loader) = loader.filter(|_| !has_trouble) else { return Err(unknown(ErrorKind::Unavailable)) };
+            let Some(loader) = loader.filter(|_| !has_trouble) else { return Err(unknown()) };
             match loader.load_ids(ids, rows::WAIT_MAX) {
                 Ok(loaded) => {
+                    has_failed.set(false);
                     self.state().loaded += loaded.written;
                     Ok(loaded.entries)
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
-                    self.complain(&format!("entries that were asked for cannot be read from its table: {error}"));
-                    Err(unknown(error.kind()))
+                    if !has_failed.replace(true) {
+                        let name = &self.plan.name;
+                        tracing::warn!(
+                            "mirror {name}: entries that are asked for cannot be read from its table: {error}"
+                        );
+                    }
+                    Err(unknown())
                 }
                 Err(error) => Err(error),
             }

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doors::{Loading, ReadThrough};
 use holdfast::space::Value;
@@ -49,7 +49,7 @@ impl Asks {
         let mut state = self.state();
         if state.asks.len() >= ASKS_MAX {
             let text = "too many entries of this type wait to be read from their table: try again later";
-            return Box::pin(async move { Err(Error::new(ErrorKind::Unavailable, text)) });
+            return Box::pin(async move { Err(unavailable(text)) });
         }
         if !state.stops {
             state.asks.push(Ask { id: id.clone(), answer });
@@ -59,8 +59,8 @@ impl Asks {
         Box::pin(async move {
             match tokio::time::timeout(WAIT_MAX, told).await {
                 Ok(Ok(done)) => done,
-                Ok(Err(_)) => Err(Error::new(ErrorKind::Closed, "the server stops")),
-                Err(_) => Err(Error::new(ErrorKind::Timeout, "its table was not read in time: the database is slow")),
+                Ok(Err(_)) => Err(unavailable("the server stops")),
+                Err(_) => Err(unavailable("its table was not read in time: the database is slow")),
             }
         })
     }
@@ -97,18 +97,23 @@ impl Asks {
         while let Some(mut asks) = self.next() {
             // Whose client is gone has no need of it.
             asks.retain(|ask| !ask.answer.is_closed());
-            match load(&asks) {
-                // One row that is no document must not keep others from theirs, and some may have room where all have not.
-                Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Limit) && asks.len() > 1 => {
-                    for ask in asks {
-                        let done = load(std::slice::from_ref(&ask));
-                        tell(ask, &done);
-                    }
+            let mut done = load(&asks);
+            // One row that is no document, or an id that the database refuses to look for, must not keep others from theirs, and some may
+            // have room where all have not. With a database that is away that is over at once, or when nobody waits any more.
+            let until = Instant::now() + WAIT_MAX;
+            let is_each = done.is_err() && asks.len() > 1;
+            for ask in asks {
+                if is_each && Instant::now() < until && !ask.answer.is_closed() {
+                    done = load(std::slice::from_ref(&ask));
                 }
-                done => asks.into_iter().for_each(|ask| tell(ask, &done)),
+                tell(ask, &done);
             }
         }
     }
+}
+
+fn unavailable(text: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, text)
 }
 
 /// Tells who asked whether the entry is there, by the ids of those that are.

@@ -345,3 +345,68 @@ fn what_was_evicted_is_read_from_the_table_and_what_was_taken_is_not() {
     let (status, text) = server.terminate();
     assert!(status.success(), "{text}");
 }
+
+/// What was evicted before the mirror had begun was in no table, and gone.
+#[test]
+fn what_was_evicted_before_its_table_was_there_comes_into_it() {
+    let mut postgres = Postgres::start(0);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "read_through = true\n");
+    postgres.kill();
+    let server = launch.start();
+    let mut client = server.client();
+    let declare = format!("{DECLARE} MEMORY 32768 EVICT");
+    assert_eq!(client.say(&declare), Value::Simple("OK".to_owned()));
+    for id in 0..600 {
+        write(&mut client, id, id);
+    }
+    for id in 0..20 {
+        write(&mut client, id, id + 1000);
+    }
+    assert!(client.say("SPACE.READ shop order ID 30").error().is_some_and(|text| text.starts_with("UNAVAILABLE")));
+    postgres.run(0);
+    assert!(is_said(&server, "and follows"));
+    let database = Database::connect(&postgres);
+    let wanted: Vec<(i64, i64)> = (0..600).map(|id| (id, if id < 20 { id + 1000 } else { id })).collect();
+    assert!(until(LONG, || (database.table() == wanted).then_some(())).is_some(), "{:?}", database.table());
+    let json = document_of(&client.say("SPACE.READ shop order ID 30"));
+    assert!(json.contains("\"total\":30"), "{json}");
+    let answer = client.say("SPACE.READ shop order ID 30 ROUTING 31");
+    assert_eq!(answer, Value::Nil, "another routing value than its own");
+}
+
+/// The row that was on its way was older than what had been written and evicted meanwhile, and stood over it.
+#[test]
+fn a_row_that_comes_late_does_not_stand_over_what_was_written_meanwhile() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "read_through = true\n");
+    let server = launch.start();
+    let mut client = server.client();
+    assert_eq!(client.say(&format!("{DECLARE} MEMORY 32768 EVICT")), Value::Simple("OK".to_owned()));
+    assert!(is_said(&server, "and follows"));
+    for id in 0..600 {
+        write(&mut client, id, id);
+    }
+    assert!(until(LONG, || (database.table().len() == 600).then_some(())).is_some());
+    let absent = (0..600).find(|id| !entries(&server).iter().any(|(there, _)| there == id)).unwrap();
+    database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
+    let mut reader = server.client();
+    reader.add(&["SPACE.READ", "shop", "order", "ID", &absent.to_string()]);
+    reader.flush().unwrap();
+    // The reader's question waits for the table by now; what is written then is not in it.
+    let other = Database::connect(&postgres);
+    let asks = "SELECT 'x' FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT%ANY%'";
+    assert!(until(LONG, || (!other.texts(asks).is_empty()).then_some(())).is_some());
+    write(&mut client, absent, 999);
+    for id in 1000..1600 {
+        write(&mut client, id, id);
+    }
+    database.run("ROLLBACK");
+    let json = document_of(&reader.answer().unwrap());
+    assert!(json.contains("\"total\":999"), "{json}");
+    let json = document_of(&client.say(&format!("SPACE.READ shop order ID {absent}")));
+    assert!(json.contains("\"total\":999"), "{json}");
+}

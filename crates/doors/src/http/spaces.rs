@@ -202,7 +202,10 @@ impl Asked<'_> {
         let (space, name) = (&*one.place.space, &*one.place.name);
         let through = self.shared.options.read_through.as_ref().filter(|through| through.is_for(space, name));
         let fetched = match (read().await?, through) {
-            (None, Some(through)) => load_and_look(&**through, (space, name, &one.id), read).await?,
+            (None, Some(through)) => {
+                let entries = one.place.entries(&self.shared.store)?;
+                load_and_look(&**through, (&entries, &one.id), read).await?
+            }
             (fetched, _) => fetched,
         };
         let missing = || if conditions.needs_object() { Failure::precondition() } else { Failure::not_found() };

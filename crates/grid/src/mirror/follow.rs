@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use holdfast::space::{Bookmark, Document, Listen, Listener, Notice, Reason, ValueRef, Wanted};
+use holdfast::space::{AtLimit, Bookmark, Document, Listen, Listener, Notice, Reason, ValueRef, Wanted};
 use holdfast::{Error, ErrorKind, Position, Result};
 
 use super::Shared;
@@ -232,7 +232,10 @@ impl Shared {
 
     /// Begins with a copy of all that is there. What happens meanwhile is heard, and applied to the copy.
     async fn begin(&self, target: &mut Target) -> std::result::Result<Follower, End> {
-        let listener = self.listen(None).map_err(End::Over)?;
+        // Of a type whose entries are evicted, what is in memory is not all there was: the journal says the rest, from as far back as it reaches. What is
+        // copied is written over by that, in order, up to what it is now.
+        let evicts = self.entries.definition().at_limit == AtLimit::Evict;
+        let listener = self.listen(evicts.then_some(Bookmark::START)).map_err(End::Over)?;
         let at = listener.bookmark();
         target.run("BEGIN").await?;
         let mut all = self.entries.iterate(&Wanted::all())?;

@@ -22,6 +22,8 @@ use super::{Database, Mirror, Shared, stopped, target};
 
 /// How often a batch is tried when others write the same entries meanwhile.
 const LOAD_TRIES_MAX: u32 = 100;
+/// Rows that are asked for again at once.
+const STALE_ROWS: usize = 500;
 /// How long a load waits for the mirror beside it.
 const MIRROR_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -51,23 +53,22 @@ pub struct LoadedIds {
     pub written: u64,
 }
 
-/// Ids of entries that went since it was made, so that their rows are not loaded.
-struct Gone {
+/// Ids of entries to which something happened since it was made. Their rows may be older than that: such an entry was taken, or written
+/// and evicted again. That an entry was evicted alone says nothing of its row.
+struct Changed {
     listener: Listener,
     ids: HashSet<String>,
 }
 
-impl Gone {
+impl Changed {
     fn of(entries: &Entries) -> Result<Self> {
         Ok(Self { listener: entries.listen(&Wanted::all(), Listen::default())?, ids: HashSet::new() })
     }
 
     fn hear(&mut self, id: &str) -> Result<()> {
         while let Some(notice) = self.listener.poll()? {
-            // What was evicted went from memory alone.
-            let is_gone = notice.after.is_none() && notice.removed != Some(Reason::Evicted);
-            if let Some(before) = notice.before.filter(|_| is_gone) {
-                self.ids.insert(key(before.get(id).unwrap_or(ValueRef::Null)));
+            if let Some(of) = notice.after.or(notice.before).filter(|_| notice.removed != Some(Reason::Evicted)) {
+                self.ids.insert(key(of.get(id).unwrap_or(ValueRef::Null)));
             }
         }
         Ok(())
@@ -76,6 +77,14 @@ impl Gone {
     fn has(&self, id: &Value) -> bool {
         self.ids.contains(&key(id.stored().get()))
     }
+}
+
+/// What came of some rows.
+#[derive(Default)]
+struct Loading {
+    loaded: LoadedIds,
+    /// Those that may be older than what happened meanwhile: to be asked for again.
+    stale: Vec<Value>,
 }
 
 /// An id as text, by which those of different kinds differ.
@@ -124,12 +133,12 @@ impl Loader {
         Ok(Self { store: store.clone(), entries: entries.clone(), mapping, address, mirror: None, session })
     }
 
-    /// Waits until the table has what was acknowledged, and tells what goes from then on; beside a mirror alone.
-    fn catch_up(&self, wait: Duration) -> Result<Option<Gone>> {
+    /// Waits until the table has what was acknowledged, and tells what changes from then on; beside a mirror alone.
+    fn catch_up(&self, wait: Duration) -> Result<Option<Changed>> {
         let Some(mirror) = &self.mirror else { return Ok(None) };
-        let gone = Gone::of(&self.entries)?;
+        let changed = Changed::of(&self.entries)?;
         mirror.catch_up(wait)?;
-        Ok(Some(gone))
+        Ok(Some(changed))
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -137,13 +146,15 @@ impl Loader {
     }
 
     /// Loads the whole table, in batches of 500 rows. Entries that are there stay as they are. Beside a mirror it waits first, up to a
-    /// minute, until the table has what was acknowledged, and passes over rows whose entries go meanwhile: what was taken does not come back.
+    /// minute, until the table has what was acknowledged, and asks again for rows to whose entries something happens meanwhile: what was taken does not come back, and nothing older
+    /// stands in the place of what was written.
     ///
     /// # Errors
     /// `Timeout` when the mirror is behind for too long; `Closed` when it is stopped, and `Unavailable` when it has ended or the database fails, then what was loaded by
     /// then stays; otherwise as [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
-        let mut gone = self.catch_up(MIRROR_TIME_MAX)?;
+        let mut changed = self.catch_up(MIRROR_TIME_MAX)?;
+        let mut stale = Vec::new();
         let mut session = self.session();
         let Session { runtime, target } = &mut *session;
         // A connection that was idle for long may be gone.
@@ -156,7 +167,9 @@ impl Loader {
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
                 loaded.rows += documents.len() as u64;
-                loaded.written += self.write(&documents, gone.as_mut())?.written;
+                let came = self.write(&documents, changed.as_mut())?;
+                loaded.written += came.loaded.written;
+                stale.extend(came.stale);
                 Ok(())
             };
             target.rows(self.mapping.table(), &mut write).await
@@ -167,6 +180,10 @@ impl Loader {
                 () = self.stopped() => Err(stopped()),
             }
         })?;
+        drop(session);
+        for some in stale.chunks(STALE_ROWS) {
+            loaded.written += self.load_ids(some, MIRROR_TIME_MAX)?.written;
+        }
         Ok(loaded)
     }
 
@@ -207,19 +224,32 @@ impl Loader {
         if keys.is_empty() {
             return Ok(LoadedIds::default());
         }
-        let mut gone = self.catch_up(wait)?;
+        let mut all = LoadedIds::default();
+        let mut keys = keys;
+        while !keys.is_empty() {
+            let Loading { loaded, stale } = self.load_keys(&keys, deadline)?;
+            all.entries.extend(loaded.entries);
+            all.written += loaded.written;
+            keys = stale.iter().filter_map(|id| self.mapping.key(id.stored().get()).ok()).collect();
+        }
+        Ok(all)
+    }
+
+    /// The rows with these keys as they were when all that was acknowledged before was there.
+    fn load_keys(&self, keys: &[String], deadline: Instant) -> Result<Loading> {
+        let mut changed = self.catch_up(deadline.saturating_duration_since(Instant::now()))?;
         let mut session = self.session();
         let Session { runtime, target } = &mut *session;
         let rows = runtime.block_on(async {
             tokio::select! {
-                rows = self.fetch(target, &keys) => rows,
+                rows = self.fetch(target, keys) => rows,
                 () = tokio::time::sleep_until(deadline.into()) => Err(silent(self.mapping.table())),
                 () = self.stopped() => Err(stopped()),
             }
         })?;
         drop(session);
         let documents = rows.iter().map(|row| target::document(&*self.mapping, row)).collect::<Result<Vec<_>>>()?;
-        self.write(&documents, gone.as_mut())
+        self.write(&documents, changed.as_mut())
     }
 
     /// The rows with these keys. A connection that fails, or whose answer nobody waits for any more, is not kept.
@@ -238,40 +268,42 @@ impl Loader {
         Ok(rows)
     }
 
-    /// Writes those that are not there and have not gone meanwhile, in one batch.
-    fn write(&self, documents: &[Document], mut gone: Option<&mut Gone>) -> Result<LoadedIds> {
+    /// Writes those that are not there and to which nothing happened meanwhile, in one batch.
+    fn write(&self, documents: &[Document], mut changed: Option<&mut Changed>) -> Result<Loading> {
         let definition = self.entries.definition();
         let insert = WriteOptions { mode: WriteMode::Insert, ..WriteOptions::default() };
         for _ in 0..LOAD_TRIES_MAX {
-            let (mut transaction, mut loaded) = (self.store.begin(), LoadedIds::default());
+            let (mut transaction, mut came) = (self.store.begin(), Loading::default());
             let mut absent = Vec::new();
             for document in documents {
                 let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 if self.entries.read(&Wanted::id(id.clone()), &ReadOptions::default())?.is_none() {
                     absent.push((id, document));
                 } else {
-                    loaded.entries.push(id);
+                    came.loaded.entries.push(id);
                 }
             }
             // Behind that: whatever made one of them absent has been told by now.
-            if let Some(gone) = &mut gone {
-                gone.hear(&definition.id)?;
+            if let Some(changed) = &mut changed {
+                changed.hear(&definition.id)?;
             }
             for (id, document) in absent {
-                if gone.as_ref().is_none_or(|gone| !gone.has(&id)) {
+                if changed.as_ref().is_some_and(|changed| changed.has(&id)) {
+                    came.stale.push(id);
+                } else {
                     match self.entries.within(&mut transaction).write(document, &insert) {
                         Err(error) if error.kind() == ErrorKind::Conflict => {}
                         other => {
                             other?;
-                            loaded.written += 1;
+                            came.loaded.written += 1;
                         }
                     }
                     // Somebody else has written it, if not this.
-                    loaded.entries.push(id);
+                    came.loaded.entries.push(id);
                 }
             }
-            if loaded.written == 0 {
-                return Ok(loaded);
+            if came.loaded.written == 0 {
+                return Ok(came);
             }
             // Held until the position is noted, so that the mirror does not come to the batch before.
             let mut of_mirror = self.mirror.as_ref().map(|mirror| mirror.loaded());
@@ -280,7 +312,7 @@ impl Loader {
                     if let Some(positions) = &mut of_mirror {
                         positions.insert(committed.position);
                     }
-                    return Ok(loaded);
+                    return Ok(came);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error),

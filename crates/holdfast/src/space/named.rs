@@ -125,7 +125,11 @@ impl Inner {
     }
 
     fn is_held(&self, kept: Kept) -> bool {
-        let behind = self.journal_bytes_behind(kept.bookmark.position());
+        let from = kept.bookmark.position();
+        if kept.bookmark != Bookmark::START && from < self.feed_floor() {
+            return false;
+        }
+        let behind = self.journal_bytes_behind(from);
         // The limit may have been another when it was named.
         behind <= kept.retain_bytes.min(self.options.limits.listener_retain_bytes_max)
     }

@@ -371,6 +371,8 @@ fn the_journal_is_held_for_a_name_up_to_its_bound_also_over_a_restart() {
     drop(back);
     assert!(!orders.known_listeners().unwrap()[0].is_held);
     assert!(compacted(&store), "behind its bound nothing is held");
+    // What is left is less than its bound, and not what it needs.
+    assert!(!orders.known_listeners().unwrap()[0].is_held);
     let error = orders.listen(&Wanted::all(), named("away", None)).map(drop).unwrap_err().to_string();
     assert!(
         error.contains("away stands at") && error.contains("more than its 1000 bytes were written since"),

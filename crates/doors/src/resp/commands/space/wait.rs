@@ -24,6 +24,9 @@ use crate::resp::reply::{Form, Reply};
 use crate::resp::work::{Elsewhere, Written};
 use crate::through::{ReadThrough, load_and_look};
 
+/// What who waits for a row is told when its connection is to end.
+const STOPS: &str = "UNAVAILABLE the connection is closed before the table was read";
+
 /// The longest that IFEXISTS waits, which takes a thread.
 const IF_EXISTS_MAX: Duration = Duration::from_secs(60);
 
@@ -140,9 +143,12 @@ impl Wait {
     async fn load(&self, through: &dyn ReadThrough) -> Result<Got, Fail> {
         let Some(id) = self.wanted.by_id() else { return Ok(self.got_one(None)) };
         let look = || std::future::ready(self.look_here().map(|got| (!got.entries.is_empty()).then_some(got)));
-        let of = self.entries.definition();
-        let got = load_and_look(through, (&of.space, &of.name, id), look).await?;
-        Ok(got.unwrap_or_else(|| self.got_one(None)))
+        let mut loading = pin!(load_and_look(through, (&self.entries, id), look));
+        let got = poll_fn(|cx| match loading.as_mut().poll(cx) {
+            Poll::Pending if self.client.asked() != Ask::Nothing => Poll::Ready(Err(Fail::from(STOPS))),
+            polled => polled,
+        });
+        Ok(got.await?.unwrap_or_else(|| self.got_one(None)))
     }
 
     /// Looks in a thread, where that was not done before; IFEXISTS waits there too.
