@@ -23,10 +23,10 @@ pub trait ReadThrough: Send + Sync {
 /// How often an entry is loaded that is gone again when it is looked at.
 const TRIES_MAX: usize = 8;
 
-/// Loads an entry that is read by its id and is not there, and has `look` look again.
+/// Loads an entry that is read by its id and is not there, and has `look` look again, which looks for the routing value too if there is one.
 pub(crate) async fn load_and_look<T, E: From<Error>, L>(
     through: &dyn ReadThrough,
-    (entries, id): (&Entries, &Value),
+    (entries, id, routing): (&Entries, &Value, Option<&Value>),
     mut look: impl FnMut() -> L,
 ) -> std::result::Result<Option<T>, E>
 where
@@ -40,8 +40,8 @@ where
         if let Some(found) = look().await? {
             return Ok(Some(found));
         }
-        // It has another routing value than is wanted.
-        if entries.read_shown(&Wanted::id(id.clone()), &ReadOptions::default())?.is_some() {
+        // It may have another routing value than is wanted.
+        if routing.is_some() && entries.read_shown(&Wanted::id(id.clone()), &ReadOptions::default())?.is_some() {
             return Ok(None);
         }
     }

@@ -97,16 +97,18 @@ impl Asks {
         while let Some(mut asks) = self.next() {
             // Whose client is gone has no need of it.
             asks.retain(|ask| !ask.answer.is_closed());
-            let mut done = load(&asks);
+            let done = load(&asks);
             // One row that is no document, or an id that the database refuses to look for, must not keep others from theirs, and some may
             // have room where all have not. With a database that is away that is over at once, or when nobody waits any more.
             let until = Instant::now() + WAIT_MAX;
             let is_each = done.is_err() && asks.len() > 1;
             for ask in asks {
                 if is_each && Instant::now() < until && !ask.answer.is_closed() {
-                    done = load(std::slice::from_ref(&ask));
+                    let done = load(std::slice::from_ref(&ask));
+                    tell(ask, &done);
+                } else {
+                    tell(ask, &done);
                 }
-                tell(ask, &done);
             }
         }
     }
@@ -146,5 +148,46 @@ impl ReadThrough for Types {
             Some(asks) => asks.ask(id),
             None => Box::pin(async { Ok(false) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// What one load said stood for the rest: ids that nobody had looked for were answered with nothing.
+    #[test]
+    fn each_is_told_of_its_own_id_also_when_all_together_fail() {
+        let asks = Arc::<Asks>::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let waiting: Vec<Loading> = {
+            let _entered = runtime.enter();
+            (0..6).map(|id| asks.ask(&Value::I64(id))).collect()
+        };
+        let loads = AtomicUsize::new(0);
+        let told = std::thread::scope(|scope| {
+            let serving = Arc::clone(&asks);
+            let loads = &loads;
+            scope.spawn(move || {
+                serving.serve(|ids| {
+                    loads.fetch_add(1, Ordering::Relaxed);
+                    let is_bad = |id: &Value| *id == Value::I64(3);
+                    match ids.iter().any(is_bad) {
+                        true => Err(Error::new(ErrorKind::Invalid, "no document")),
+                        false => Ok(ids.iter().filter(|id| **id != Value::I64(4)).cloned().collect()),
+                    }
+                });
+            });
+            let told: Vec<Result<bool>> = waiting.into_iter().map(|it| runtime.block_on(it)).collect();
+            asks.stop();
+            told
+        });
+        let told: Vec<Option<bool>> = told.into_iter().map(Result::ok).collect();
+        assert_eq!(told, [Some(true), Some(true), Some(true), None, Some(false), Some(true)]);
+        assert_eq!(loads.into_inner(), 7, "all at once, and each by itself");
+        let late = runtime.block_on(asks.ask(&Value::I64(1)));
+        assert!(late.unwrap_err().to_string().contains("the server stops"));
     }
 }

@@ -204,7 +204,7 @@ impl Asked<'_> {
         let fetched = match (read().await?, through) {
             (None, Some(through)) => {
                 let entries = one.place.entries(&self.shared.store)?;
-                load_and_look(&**through, (&entries, &one.id), read).await?
+                load_and_look(&**through, (&entries, &one.id, one.routing.as_ref()), read).await?
             }
             (fetched, _) => fetched,
         };

@@ -143,7 +143,7 @@ impl Wait {
     async fn load(&self, through: &dyn ReadThrough) -> Result<Got, Fail> {
         let Some(id) = self.wanted.by_id() else { return Ok(self.got_one(None)) };
         let look = || std::future::ready(self.look_here().map(|got| (!got.entries.is_empty()).then_some(got)));
-        let mut loading = pin!(load_and_look(through, (&self.entries, id), look));
+        let mut loading = pin!(load_and_look(through, (&self.entries, id, self.wanted.routing()), look));
         let got = poll_fn(|cx| match loading.as_mut().poll(cx) {
             Poll::Pending if self.client.asked() != Ask::Nothing => Poll::Ready(Err(Fail::from(STOPS))),
             polled => polled,
