@@ -188,8 +188,13 @@ fn a_server_stops_though_its_database_does_not_answer() {
     postgres.kill();
     // An address that takes connections and says nothing.
     let silent = std::net::TcpListener::bind(("127.0.0.1", postgres.port())).unwrap();
-    write(&mut client, 1, 10);
-    assert!(is_said(&server, "tried again until it goes"));
+    // The connection that the mirror has outlives the server for a moment: what is written then may be in the table.
+    let is_told = until(LONG, || {
+        write(&mut client, 1, 10);
+        let heard = |line: &str| line.contains("tried again until it goes").then_some(());
+        server.output().wait_for(Duration::from_secs(1), heard)
+    });
+    assert!(is_told.is_some());
     let (status, text) = server.terminate();
     assert!(status.success() && text.contains("stopped"), "{text}");
     drop(silent);
