@@ -232,7 +232,8 @@ fn each_entry_has_its_effects_once_while_the_server_is_killed_and_started_again(
     let (handled, unknown) = (sum(|stats| stats.handled), sum(|stats| stats.unknown));
     assert!((handled..=handled + unknown).contains(&(COUNT as u64)), "{all:?}");
     assert_eq!(sum(|stats| stats.dead), 0, "{all:?}");
-    assert!(all.iter().all(|stats| stats.trouble.is_some()), "{all:?}");
+    // One whose connections broke between transactions has nothing to tell.
+    assert!(all.iter().any(|stats| stats.trouble.is_some()), "{all:?}");
 }
 
 #[test]

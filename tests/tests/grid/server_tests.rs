@@ -225,7 +225,8 @@ fn a_table_that_is_locked_is_told_of_and_holds_up_no_stop() {
     database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
     let server = launch.start_again();
     write(&mut server.client(), 1, 10);
-    assert!(is_said(&server, "does not answer, or something there has locked its table"));
+    // By what follows, or by the load, whichever comes to it first.
+    assert!(is_said(&server, "something there has locked it"));
     assert_eq!(metric(&server, "up"), 0);
     database.run("ROLLBACK");
     assert!(is_the_same(&database, &server));

@@ -5,6 +5,7 @@
 //!
 //! May use: `target`. Must not know: how mirrors follow.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ use super::{Database, Mirror, Shared, stopped, target};
 const LOAD_TRIES_MAX: u32 = 100;
 /// Rows that are asked for again at once.
 const STALE_ROWS: usize = 500;
+/// After so long without a row a load gives up: longer than connecting may take.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a load waits for the mirror beside it.
 const MIRROR_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -150,7 +153,7 @@ impl Loader {
     /// stands in the place of what was written.
     ///
     /// # Errors
-    /// `Timeout` when the mirror is behind for too long; `Closed` when it is stopped, and `Unavailable` when it has ended or the database fails, then what was loaded by
+    /// `Timeout` when the mirror is behind for too long, or the table says nothing for half a minute; `Closed` when it is stopped, and `Unavailable` when it has ended or the database fails, then what was loaded by
     /// then stays; otherwise as [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
         let mut changed = self.catch_up(MIRROR_TIME_MAX)?;
@@ -160,9 +163,11 @@ impl Loader {
         // A connection that was idle for long may be gone.
         *target = None;
         let mut loaded = Loaded::default();
+        let heard = Cell::new(Instant::now());
         let work = async {
             let mut target = self.address.connect().await?;
             let mut write = |rows: &[Row]| {
+                heard.set(Instant::now());
                 self.mirror.as_ref().map_or(Ok(()), |mirror| mirror.check_goes_on())?;
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
@@ -170,13 +175,21 @@ impl Loader {
                 let came = self.write(&documents, changed.as_mut())?;
                 loaded.written += came.loaded.written;
                 stale.extend(came.stale);
+                heard.set(Instant::now());
                 Ok(())
             };
             target.rows(self.mapping.table(), &mut write).await
         };
+        // A table that is locked says nothing at all.
+        let silence = async {
+            while heard.get().elapsed() < SILENCE_MAX {
+                tokio::time::sleep(SILENCE_MAX - heard.get().elapsed().min(SILENCE_MAX)).await;
+            }
+        };
         runtime.block_on(async {
             tokio::select! {
                 done = work => done,
+                () = silence => Err(silent(self.mapping.table())),
                 () = self.stopped() => Err(stopped()),
             }
         })?;
