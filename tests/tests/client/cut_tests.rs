@@ -194,6 +194,19 @@ fn a_change_that_was_not_answered_is_unknown_and_a_read_is_asked_again() {
     far.write(&order(1, 5), &upsert()).wait().unwrap();
 }
 
+/// The time of a request began when its connection had become idle, so that one behind a pause could be over before it was sent.
+#[test]
+fn a_request_behind_a_pause_has_its_whole_time() {
+    let scene = Scene::new();
+    let client = scene.client(1_000);
+    let far = orders(&client);
+    far.write(&order(1, 1), &upsert()).wait().unwrap();
+    for total in 2..10 {
+        thread::sleep(Duration::from_millis(1_100));
+        far.write(&order(1, total), &upsert()).wait().unwrap();
+    }
+}
+
 #[test]
 fn more_views_than_a_server_lets_wait_are_all_kept_up_to_date() {
     const BOUND: Duration = Duration::from_secs(3);

@@ -328,7 +328,12 @@ impl Task {
                     Err(error) => return self.last_words(&mut reader, &mut input, error).await,
                 },
                 way = self.requests.recv(), if !is_closed && out.len() < GATHER_BYTES && self.has_room() => match way {
-                    Some(way) => self.put(way, &mut out),
+                    Some(way) => {
+                        if self.sent.is_empty() {
+                            heard_at = Instant::now();
+                        }
+                        self.put(way, &mut out);
+                    }
                     None => is_closed = true,
                 },
                 () = sleep_until(until), if is_waited_for => return End::Silent,
