@@ -233,12 +233,8 @@ impl Loader {
         let deadline = Instant::now() + wait;
         let keys = ids.iter().filter_map(|id| self.mapping.key(id.stored().get()).ok());
         // Told once each, whoever asks for them.
-        let keys: Vec<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
-        if keys.is_empty() {
-            return Ok(LoadedIds::default());
-        }
+        let mut keys: Vec<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
         let mut all = LoadedIds::default();
-        let mut keys = keys;
         while !keys.is_empty() {
             let Loading { loaded, stale } = self.load_keys(&keys, deadline)?;
             all.entries.extend(loaded.entries);
