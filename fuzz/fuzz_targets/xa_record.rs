@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     }
     // A checksum is not to be guessed, so keys with a right id are tried as well.
     let coordinator = CoordinatorId(1);
-    let id = TransactionId { coordinator, owner: OwnerId(2), sequence: 3, deadline_ms: 4, shared: true };
+    let id = TransactionId { coordinator, owner: OwnerId(2), sequence: 3, deadline_ms: 4, shared: true, last_resource: None };
     let known = [RecordKey::Decision(id), RecordKey::Tombstone(id), RecordKey::Ended(OwnerId(5)), RecordKey::Owners];
     let (key, rest) = input.split_at(input.len().min(9));
     for (key, value) in known.map(|key| (key.to_bytes(), input)).into_iter().chain([(key.to_vec(), rest)]) {

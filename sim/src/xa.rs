@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use holdfast::{
-    Begin, BranchName, Commit, Durability, ErrorKind, Forgetting, Heuristic, Learned, Lease, Outcome, OwnerId,
-    Patience, Pending, Position, PutOptions, RestsOn, Scope, Sharing, Taking, TransactionId, Verdict, Vote,
+    Begin, BranchName, Commit, Durability, ErrorKind, Forgetting, Heuristic, LastResourceId, Learned, Lease, Outcome,
+    OwnerId, Patience, Pending, Position, PutOptions, RestsOn, Scope, Sharing, Taking, TransactionId, Verdict, Vote,
 };
 
 use crate::model::{Batch, Effect};
@@ -142,7 +142,8 @@ fn begin(run: &mut Run) -> Check<()> {
         known.1 += 1;
         let (coordinator, deadline_ms) = (store.xa().coordinator(), store.xa().deadline_ms(timeout));
         let shared = sharing == Sharing::Shared;
-        TransactionId { coordinator, owner: known.0, sequence: known.1, deadline_ms, shared }
+        let last_resource = (!shared && random.chance(1, 3)).then_some(LastResourceId(1));
+        TransactionId { coordinator, owner: known.0, sequence: known.1, deadline_ms, shared, last_resource }
     };
     if run.said.ids.len() >= IDS_MAX {
         let oldest = run.said.ids.remove(0);
@@ -272,7 +273,12 @@ fn judge(run: &mut Run) -> Check<()> {
                 let position = run.said.committed.get(&id).copied();
                 is_committed(run, id, position.unwrap_or(run.model.synced))?;
             }
-            Verdict::Rollback => is_aborted(run, id)?,
+            // Where another may decide, the coordinator says of itself alone that it will not.
+            Verdict::Rollback if id.last_resource.is_none() => is_aborted(run, id)?,
+            Verdict::LastResource if id.last_resource.is_some() => is_aborted(run, id)?,
+            Verdict::Rollback | Verdict::LastResource => {
+                return Err(violation("xa", format!("of {id} the wrong one is to decide: {verdict:?}")));
+            }
             Verdict::Leave if run.said.committed.contains_key(&id) => {
                 return Err(violation("xa", format!("{id} was decided, and is to be left alone")));
             }

@@ -207,7 +207,8 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
     let ended = match verdict {
         Verdict::Commit => answer(Verb::Commit).after_commit(),
         Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
-        Verdict::Leave | Verdict::Foreign => return None,
+        // Who is the last resource is not known here; recovery by the server, or by programs in Rust, asks it.
+        Verdict::LastResource | Verdict::Leave | Verdict::Foreign => return None,
     };
     if let Some(deed) = against(verdict, ended.end) {
         // Of a rollback nobody records it, and soon the resource manager does not know either.

@@ -1,7 +1,7 @@
 //! PostgreSQL and MariaDB for a benchmark: those that are there, or new ones in a folder, with the settings that they come
 //! with, so that each commit is on the disk when it returns.
 //!
-//! May use: processes, the databases' clients, tokio. Must not know: what is measured.
+//! May use: processes, the databases' clients, `tm`, tokio. Must not know: what is measured.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -17,6 +17,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tm::{BranchName, LastResource, PostgresLastResource, PostgresManager};
 use tokio_postgres::{Client, NoTls};
 
 use crate::workload::{Failure, Result};
@@ -145,6 +146,12 @@ impl Databases {
     /// A connection.
     pub(crate) async fn mariadb(&self) -> Result<Conn> {
         Ok(Conn::new(self.mariadb.clone()).await?)
+    }
+
+    /// PostgreSQL as the last resource of transactions.
+    pub(crate) async fn last_resource(&self) -> Result<Arc<dyn LastResource>> {
+        let manager = PostgresManager::new(BranchName::new("postgres")?, self.postgres.clone());
+        Ok(Arc::new(PostgresLastResource::open(&manager).await?))
     }
 
     /// Makes the tables.

@@ -179,6 +179,7 @@ impl<'a> Xa<'a> {
             sequence: own.begun,
             deadline_ms: self.deadline_ms(begin.timeout),
             shared,
+            last_resource: None,
         })
     }
 

@@ -141,7 +141,14 @@ fn decide(store: &Store) {
     let open = || xa.open(Lease::For(Duration::from_secs(600)), "golden").unwrap().wait(synced).unwrap();
     let (owner, ended) = (open(), open());
     let coordinator = xa.coordinator();
-    let id = |sequence| TransactionId { coordinator, owner, sequence, deadline_ms: FAR_MS, shared: false };
+    let id = |sequence| TransactionId {
+        coordinator,
+        owner,
+        sequence,
+        deadline_ms: FAR_MS,
+        shared: false,
+        last_resource: None,
+    };
     let branches = ["pg", "maria"].map(|name| BranchName::new(name).unwrap());
     xa.commit(&CommitRequest { id: id(1), branches: &branches, wait: Duration::ZERO }, synced).unwrap();
     let learned =

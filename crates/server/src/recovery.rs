@@ -321,8 +321,14 @@ mod tests {
     }
 
     fn found(manager: &str, sequence: u64, fate: Fate) -> Found {
-        let transaction =
-            TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(1), sequence, deadline_ms: 0, shared: false };
+        let transaction = TransactionId {
+            coordinator: CoordinatorId(1),
+            owner: OwnerId(1),
+            sequence,
+            deadline_ms: 0,
+            shared: false,
+            last_resource: None,
+        };
         Found { manager: name(manager), xid: Xid { transaction, branch: name(manager) }, fate, reason: String::new() }
     }
 

@@ -232,6 +232,7 @@ fn name_of(state: State) -> &'static str {
     match state {
         State::Committed => "committed",
         State::Aborted => "aborted",
+        State::LastResource => "last-resource",
         State::Active => "active",
         State::Doubtful => "doubtful",
         State::Unknown => "unknown",
@@ -249,6 +250,10 @@ fn meaning(state: State) -> &'static str {
     match state {
         State::Committed => "it is decided; a prepared branch has to be committed, and recovery does that",
         State::Aborted => "it will never be committed; a prepared branch has to be rolled back, and recovery does that",
+        State::LastResource => {
+            "the coordinator will not commit it any more, but its last resource may have: `holdfast xa recover` with a profile that \
+             has it asks, and completes what is prepared"
+        }
         State::Active => "several programs work on it, and nothing is decided",
         State::Doubtful => {
             "the journal was damaged, and a decision may be lost: look at the data, and at the other branches, then \

@@ -4,8 +4,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use xa::{BranchName, XaCode, Xid};
+use xa::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
+
+use crate::last_resource::Kept;
 
 /// A future in a box, so that different resource managers fit into one list.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -45,6 +48,13 @@ pub trait Branch: Send {
     /// Commits work that was not prepared. Asked of a transaction's only branch.
     fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer>;
 
+    /// Commits work that was not prepared, and with it, as one, the record that the transaction is committed, of which `others` are to
+    /// hear: see [`LastResource`](crate::LastResource). Asked of the branch that is the transaction's last resource; a resource
+    /// manager that has no such record refuses.
+    fn commit_last<'a>(&'a mut self, _others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::new(XaCode::Protocol, "this resource manager cannot be the last resource") })
+    }
+
     /// Commits what was prepared.
     fn commit(&mut self) -> BoxFuture<'_, Answer>;
 
@@ -82,6 +92,26 @@ pub trait ResourceManager: Send + Sync {
     /// Lets go what it remembers of having decided by itself.
     fn forget<'a>(&'a self, _xid: &'a Xid) -> BoxFuture<'a, Answer> {
         Box::pin(async { XaCode::Ok.into() })
+    }
+
+    /// Whether each of these transactions was committed by their last resource, if this resource manager has that; see
+    /// [`LastResource::settle`](crate::LastResource::settle). `None` when it has not.
+    fn settle_last<'a>(
+        &'a self,
+        _last: LastResourceId,
+        _ids: &'a [TransactionId],
+    ) -> BoxFuture<'a, Result<Option<Vec<bool>>, String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// The decisions to commit that are kept here, as last resource, for longer than `age`.
+    fn kept(&self, _age: Duration) -> BoxFuture<'_, Result<Vec<Kept>, String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Lets go of decisions that are kept here.
+    fn let_go<'a>(&'a self, _ids: &'a [TransactionId]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// What is wrong with it, in plain words with what to do; empty when it can take part.

@@ -9,12 +9,13 @@ use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
 use xa::{CoordinatorId, TransactionId};
 
-use crate::Begin;
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Waiting};
 use crate::embedded::Embedded;
+use crate::last_resource::LastResource;
 use crate::remote::{Remote, RemoteOptions};
 use crate::transaction::Transaction;
+use crate::{Begin, Sharing};
 
 /// A coordinator for asynchronous programs. Cheap to clone; clones are the same.
 ///
@@ -84,6 +85,23 @@ impl Coordinator {
     /// As [`Decisions::begin`].
     pub fn begin(&self, begin: Begin) -> Result<Transaction> {
         Ok(Transaction::begun(self.clone(), self.0.decisions.begin(begin)?))
+    }
+
+    /// Begins a transaction about which `last` decides: its branch, enlisted by [`Transaction::enlist_last`], commits in one
+    /// phase when all others are prepared, and that is the decision. Sends nothing and writes nothing.
+    ///
+    /// The coordinator decides as ever where that cannot be: when the transaction changes its store too ([`Transaction::kv`]), and
+    /// when no branch was enlisted so.
+    ///
+    /// # Errors
+    /// As [`Decisions::begin`]; `Invalid` for a shared transaction, about which a coordinator decides.
+    pub fn begin_with_last(&self, begin: Begin, last: &Arc<dyn LastResource>) -> Result<Transaction> {
+        if begin.sharing == Sharing::Shared {
+            let text = "a shared transaction has no last resource: the coordinator decides about it".to_owned();
+            return Err(Error { kind: ErrorKind::Invalid, text });
+        }
+        let id = TransactionId { last_resource: Some(last.id()), ..self.0.decisions.begin(begin)? };
+        Ok(Transaction::begun_with_last(self.clone(), id, Arc::clone(last)))
     }
 
     /// Takes part in a transaction that another program began as shared, and whose id it sent as text.

@@ -114,7 +114,8 @@ pub fn decide_abort(decisions: &dyn Decisions, id: TransactionId) -> Result<TwoP
         Err(error) if error.kind == ErrorKind::Aborted => Ok(TwoPhaseDecision::Aborted),
         Err(error) if error.kind == ErrorKind::Invalid => match decisions.verdicts(&[id])?.as_slice() {
             [Verdict::Commit] => Ok(TwoPhaseDecision::Committed),
-            [Verdict::Rollback] => Ok(TwoPhaseDecision::Aborted),
+            // Who asks is the program itself, which has not told the last resource to commit.
+            [Verdict::Rollback | Verdict::LastResource] => Ok(TwoPhaseDecision::Aborted),
             _ => Err(error),
         },
         Err(error) => Err(error),

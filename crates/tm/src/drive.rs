@@ -4,6 +4,7 @@
 //! May use: `branch`, `decisions`, tokio, futures. Must not know: resource managers, where the coordinator is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -11,16 +12,25 @@ use xa::{BranchEnd, BranchName, Call, Learned, TransactionId, TwoPhase, TwoPhase
 
 use crate::branch::{Answer, BoxFuture, Branch};
 use crate::decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
+use crate::last_resource::LastResource;
 
 /// A branch in the hands of a transaction.
 pub(crate) struct Enlisted {
     pub(crate) name: BranchName,
     pub(crate) order: u32,
+    /// Whether it is the last resource's.
+    pub(crate) is_last: bool,
     pub(crate) branch: Box<dyn Branch>,
 }
 
 /// How to decide: usually by asking the coordinator, with local changes by committing them together.
 pub(crate) type Decide = Box<dyn FnOnce(&[BranchName]) -> Result<()> + Send>;
+
+/// How long a last resource that went away in the middle of its commit is asked for it: a database is back some seconds after it
+/// crashed, and who waits longer is better off with an answer.
+const ASK_TIME_MAX: Duration = Duration::from_secs(5);
+/// Between two questions: at first and at most.
+const ASK_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// Where a call that may wait for a sync is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +55,7 @@ pub(crate) struct Drive {
     pub(crate) waiting: Waiting,
     pub(crate) id: TransactionId,
     pub(crate) decide: Decide,
+    pub(crate) last: Option<Arc<dyn LastResource>>,
 }
 
 enum Event {
@@ -56,7 +67,7 @@ enum Event {
 impl Drive {
     /// Drives `machine`, whose branches are `enlisted`, to its end.
     pub(crate) async fn run(self, mut machine: TwoPhase, enlisted: Vec<Enlisted>) -> Ended {
-        let Self { decisions, waiting, id, decide } = self;
+        let Self { decisions, waiting, id, decide, last } = self;
         let mut decide = Some(decide);
         let mut reasons = Vec::new();
         let mut may_forget = true;
@@ -69,6 +80,20 @@ impl Drive {
                 let (number, verb) = match call {
                     Call::Prepare(number) => (number, Verb::Prepare),
                     Call::CommitOnePhase(number) => (number, Verb::OnePhase),
+                    Call::CommitLast(number) => {
+                        let (at, others) = (number, names.iter().enumerate());
+                        let others = others.filter(|(number, _)| *number != at).map(|(_, name)| name.clone());
+                        (number, Verb::CommitLast(others.collect()))
+                    }
+                    Call::AskLast(_) => {
+                        let last = Arc::clone(last.as_ref().expect("who has its branch has it"));
+                        under_way.push(Box::pin(async move { Event::Decided(asked(&*last, id).await) }));
+                        continue;
+                    }
+                    Call::LetGo => {
+                        last.as_ref().expect("who has its branch has it").let_go(id);
+                        continue;
+                    }
                     Call::Commit(number) => (number, Verb::Commit),
                     Call::Rollback(number) => (number, Verb::Rollback),
                     Call::Decide(prepared) => {
@@ -147,10 +172,34 @@ fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecisio
     }
 }
 
-#[derive(Clone, Copy)]
+/// Asks a last resource whose answer to the commit was lost what became of that, until it answers or is out of reach for long.
+async fn asked(last: &dyn LastResource, id: TransactionId) -> Result<()> {
+    let unknown = |text| Error { kind: ErrorKind::Unknown, text };
+    let [mut pause, longest] = ASK_PAUSE;
+    let mut reason = "the last resource does not say whether it committed".to_owned();
+    let asking = async {
+        loop {
+            match last.settle(&[id]).await.as_deref() {
+                Ok([true]) => return Ok(()),
+                Ok(_) => {
+                    let text = "the last resource rolled back".to_owned();
+                    return Err(Error { kind: ErrorKind::Aborted, text });
+                }
+                Err(why) => reason = format!("the last resource does not say whether it committed: {why}"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    };
+    let answered = tokio::time::timeout(ASK_TIME_MAX, asking).await;
+    answered.unwrap_or_else(|_| Err(unknown(reason)))
+}
+
+#[derive(Clone)]
 enum Verb {
     Prepare,
     OnePhase,
+    CommitLast(Vec<BranchName>),
     Commit,
     Rollback,
     Forget,
@@ -160,6 +209,7 @@ async fn call_branch(number: usize, mut branch: Box<dyn Branch>, verb: Verb) -> 
     let answer = match verb {
         Verb::Prepare => branch.prepare().await,
         Verb::OnePhase => branch.commit_one_phase().await,
+        Verb::CommitLast(others) => branch.commit_last(&others).await,
         Verb::Commit => branch.commit().await,
         Verb::Rollback => branch.rollback().await,
         Verb::Forget => branch.forget().await,

@@ -20,6 +20,8 @@ mod coordinator;
 #[cfg(feature = "sql")]
 mod drive;
 #[cfg(feature = "sql")]
+mod last_resource;
+#[cfg(feature = "sql")]
 mod mysql;
 #[cfg(feature = "sql")]
 mod postgres;
@@ -43,9 +45,11 @@ pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
+pub use last_resource::{Kept, LastResource};
+#[cfg(feature = "sql")]
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
-pub use postgres::{PostgresBranch, PostgresManager, PostgresTls};
+pub use postgres::{PostgresBranch, PostgresLastResource, PostgresManager, PostgresTls};
 pub use postgres_mark::PostgresMark;
 pub use profile::{
     CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError,
@@ -62,6 +66,8 @@ pub use tls::{DatabaseTls, Identity};
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};
 pub use xa::{BranchEnd, Call, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};
-pub use xa::{BranchName, CoordinatorId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid};
+pub use xa::{
+    BranchName, CoordinatorId, LastResourceId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid,
+};
 pub use xa::{FORMAT_ID, MalformedId};
 pub use xa::{Heuristic, Learned, State, Verdict, Vote};

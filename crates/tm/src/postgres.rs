@@ -9,6 +9,7 @@
 //!
 //! May use: `branch`, `postgres_mark`, tokio-postgres. Must not know: coordinators.
 
+mod last;
 mod manager;
 mod tls;
 
@@ -16,10 +17,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, error::SqlState};
-use xa::{XaCode, Xid};
+use xa::{BranchName, XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
 use crate::postgres_mark::PostgresMark;
+pub use last::PostgresLastResource;
 pub use manager::PostgresManager;
 pub use tls::PostgresTls;
 
@@ -89,6 +91,17 @@ impl PostgresBranch {
         })
     }
 
+    /// Commits by this.
+    async fn end_by(&mut self, commit: String) -> Answer {
+        match self.client.batch_execute(&commit).await {
+            Ok(()) => {
+                self.ended = true;
+                XaCode::Ok.into()
+            }
+            Err(error) => self.failed(error).await,
+        }
+    }
+
     /// Ends a transaction that failed, so that the program may use its client again, and says why it did.
     async fn failed(&mut self, error: Error) -> Answer {
         if self.client.is_closed() || error.as_db_error().is_none() {
@@ -134,13 +147,15 @@ impl Branch for PostgresBranch {
     }
 
     fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
+        let commit = PostgresMark(&self.xid).checked("COMMIT");
+        Box::pin(self.end_by(commit))
+    }
+
+    fn commit_last<'a>(&'a mut self, others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            match self.client.batch_execute(&PostgresMark(&self.xid).checked("COMMIT")).await {
-                Ok(()) => {
-                    self.ended = true;
-                    XaCode::Ok.into()
-                }
-                Err(error) => self.failed(error).await,
+            match self.xid.transaction.last_resource {
+                Some(last) => self.end_by(last::commit_last(&self.xid, last, others)).await,
+                None => Answer::new(XaCode::Protocol, "the transaction was begun without a last resource"),
             }
         })
     }

@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn only_the_question_itself_says_that_it_is_another_transaction() {
         let (coordinator, owner) = (CoordinatorId(1), OwnerId(2));
-        let transaction = TransactionId { coordinator, owner, sequence: 3, deadline_ms: 0, shared: false };
+        let transaction =
+            TransactionId { coordinator, owner, sequence: 3, deadline_ms: 0, shared: false, last_resource: None };
         let xid = Xid { transaction, branch: BranchName::new("bank").unwrap() };
         assert!(PostgresMark(&xid).begin().ends_with(&format!("holdfast.branch = '{xid}'")));
         let statement = PostgresMark(&xid).checked("COMMIT");

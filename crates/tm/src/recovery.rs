@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, XaCode, Xid};
+use xa::{
+    Action, BranchEnd, BranchName, Ended, Instruction, LastResourceId, Pace, Settle, Time, TransactionId, XaCode, Xid,
+};
 
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
@@ -192,18 +194,52 @@ impl Recovery {
         let asked = ids.clone();
         match self.coordinator.ask(move |decisions| decisions.verdicts(&asked)).await {
             Ok(verdicts) => {
-                let action = |verdict| match verdict {
-                    Verdict::Commit => Action::Commit,
-                    Verdict::Rollback => Action::Rollback,
-                    Verdict::Leave | Verdict::Foreign => Action::Leave,
-                };
-                ids.into_iter().zip(verdicts.into_iter().map(action)).collect()
+                let mut actions = Vec::with_capacity(ids.len());
+                let mut questions: BTreeMap<LastResourceId, Vec<TransactionId>> = BTreeMap::new();
+                for (id, verdict) in ids.into_iter().zip(verdicts) {
+                    match (verdict, id.last_resource) {
+                        (Verdict::Commit, _) => actions.push((id, Action::Commit)),
+                        (Verdict::Rollback, None) => actions.push((id, Action::Rollback)),
+                        (Verdict::LastResource, Some(last)) => questions.entry(last).or_default().push(id),
+                        // What is not named is left alone.
+                        _ => {}
+                    }
+                }
+                for (last, ids) in questions {
+                    actions.extend(self.ask_last(last, ids, report).await);
+                }
+                actions
             }
             Err(error) => {
                 report.down.push(Down { manager: None, reason: error.text, pause: Duration::ZERO });
                 Vec::new()
             }
         }
+    }
+
+    /// Asks whoever is this last resource what it decided. Without an answer its transactions are left alone.
+    async fn ask_last(
+        &self,
+        last: LastResourceId,
+        ids: Vec<TransactionId>,
+        report: &mut Report,
+    ) -> Vec<(TransactionId, Action)> {
+        let (patience, ids) = (self.patience, &ids);
+        let answers = self.managers.iter().map(|manager| async move {
+            let answer = timeout(patience, manager.settle_last(last, ids)).await;
+            (manager.name().clone(), answer.unwrap_or_else(|_| Err(no_answer(patience))))
+        });
+        let answers = join_all(answers).await;
+        if let Some(settled) = answers.iter().find_map(|(_, answer)| answer.as_ref().ok()?.as_ref()) {
+            let action = |committed: &bool| if *committed { Action::Commit } else { Action::Rollback };
+            return ids.iter().copied().zip(settled.iter().map(action)).collect();
+        }
+        let failures = answers.iter().filter_map(|(name, answer)| Some(format!("{name}: {}", answer.as_ref().err()?)));
+        let failures = failures.collect::<Vec<_>>().join("; ");
+        let why = if failures.is_empty() { "none of these resource managers is it".to_owned() } else { failures };
+        let reason = format!("the last resource {:016x} decided about {} transactions: {why}", last.0, ids.len());
+        report.down.push(Down { manager: None, reason, pause: Duration::ZERO });
+        Vec::new()
     }
 
     /// Carries instructions out, commits in the order of their resource managers. As when a program commits, one that is out

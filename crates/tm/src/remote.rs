@@ -223,6 +223,7 @@ impl Decisions for Remote {
                 verdicts.push(match verdict.text().as_deref() {
                     Some("commit") => Verdict::Commit,
                     Some("rollback") => Verdict::Rollback,
+                    Some("last-resource") => Verdict::LastResource,
                     Some("leave") => Verdict::Leave,
                     Some("foreign") => Verdict::Foreign,
                     _ => return Err(strange(verdict)),

@@ -9,17 +9,36 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use xa::{BranchName, CoordinatorId, TransactionId};
+
 use crate::administration::{Administration, Status};
 use crate::branch::ResourceManager;
 use crate::decisions::{Decisions, Result};
 use crate::{Learned, State};
 
+/// Decisions that one statement removes.
+const LET_GO_MAX: usize = 500;
+
+fn is_known(managers: &[Arc<dyn ResourceManager>], branch: &BranchName) -> bool {
+    managers.iter().any(|manager| manager.name() == branch)
+}
+
 /// Forgets decisions to commit that are older than `age`, whose branches are all of `managers`, and of which none is prepared
-/// there any more. Returns how many; none when a resource manager does not answer. Blocks while the coordinator is asked.
+/// there any more: the coordinator's, and those of last resources. Returns how many; of those that a resource manager that does
+/// not answer may have prepared, none. Blocks while the coordinator is asked.
 ///
 /// # Errors
 /// `Unavailable` when the coordinator cannot be asked.
 pub async fn sweep<C: Decisions + Administration + ?Sized>(
+    coordinator: &C,
+    managers: &[Arc<dyn ResourceManager>],
+    age: Duration,
+) -> Result<usize> {
+    let of_coordinator = sweep_coordinator(coordinator, managers, age).await?;
+    Ok(of_coordinator + sweep_last(coordinator.coordinator(), managers, age).await)
+}
+
+async fn sweep_coordinator<C: Decisions + Administration + ?Sized>(
     coordinator: &C,
     managers: &[Arc<dyn ResourceManager>],
     age: Duration,
@@ -49,13 +68,38 @@ pub async fn sweep<C: Decisions + Administration + ?Sized>(
             .filter(|branch| branch.state == "open")
             .map(|branch| Learned { branch: branch.branch.clone(), heuristic: None })
             .collect();
-        let is_known = |done: &Learned| managers.iter().any(|manager| *manager.name() == done.branch);
-        if !open.is_empty() && open.iter().all(is_known) {
+        if !open.is_empty() && open.iter().all(|done| is_known(managers, &done.branch)) {
             coordinator.done(status.id, &open);
             count += 1;
         }
     }
     Ok(count)
+}
+
+/// The same for what last resources among `managers` keep.
+async fn sweep_last(coordinator: CoordinatorId, managers: &[Arc<dyn ResourceManager>], age: Duration) -> usize {
+    let mut count = 0;
+    for keeper in managers {
+        let Ok(mut kept) = keeper.kept(age).await else { continue };
+        kept.retain(|kept| {
+            kept.id.coordinator == coordinator && kept.branches.iter().all(|branch| is_known(managers, branch))
+        });
+        if kept.is_empty() {
+            continue;
+        }
+        // As above: asked for after the decisions.
+        for manager in managers {
+            let Ok(listed) = manager.in_doubt().await else { return count };
+            kept.retain(|kept| !listed.iter().any(|xid| xid.transaction == kept.id));
+        }
+        let ids: Vec<TransactionId> = kept.into_iter().map(|kept| kept.id).collect();
+        for ids in ids.chunks(LET_GO_MAX) {
+            if keeper.let_go(ids).await.is_ok() {
+                count += ids.len();
+            }
+        }
+    }
+    count
 }
 
 /// The time since a moment after 1970; `None` when that is yet to come.

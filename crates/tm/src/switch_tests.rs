@@ -30,7 +30,8 @@ fn file_of(xid: &Xid) -> String {
 
 fn xid(sequence: u64) -> Xid {
     let (coordinator, owner) = (CoordinatorId(7), OwnerId(1));
-    let transaction = TransactionId { coordinator, owner, sequence, shared: false, deadline_ms: 0 };
+    let transaction =
+        TransactionId { coordinator, owner, sequence, shared: false, deadline_ms: 0, last_resource: None };
     Xid { transaction, branch: BranchName::new("queue").unwrap() }
 }
 

@@ -3,6 +3,7 @@
 //! May use: `branch`, `drive`, `coordinator`. Must not know: resource managers, where the coordinator is.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::coordinator::Coordinator;
 use crate::decisions::{Error, ErrorKind, Result};
 use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
 use crate::embedded::of_store;
+use crate::last_resource::LastResource;
 use crate::{Verdict, Vote};
 
 /// Between two questions for what was decided elsewhere: at first and at most.
@@ -29,6 +31,8 @@ pub struct Transaction {
     branches: Vec<Enlisted>,
     local: Option<holdfast::Transaction>,
     role: Role,
+    /// Who decides, once a branch of it is enlisted as the last resource's.
+    last: Option<Arc<dyn LastResource>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +77,19 @@ fn words_of(outcome: Outcome) -> &'static str {
 
 impl Transaction {
     pub(crate) fn begun(coordinator: Coordinator, id: TransactionId) -> Self {
-        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Superior }
+        Self::new(coordinator, id, Role::Superior, None)
+    }
+
+    pub(crate) fn begun_with_last(coordinator: Coordinator, id: TransactionId, last: Arc<dyn LastResource>) -> Self {
+        Self::new(coordinator, id, Role::Superior, Some(last))
     }
 
     pub(crate) fn joined(coordinator: Coordinator, id: TransactionId) -> Self {
-        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Joined }
+        Self::new(coordinator, id, Role::Joined, None)
+    }
+
+    fn new(coordinator: Coordinator, id: TransactionId, role: Role, last: Option<Arc<dyn LastResource>>) -> Self {
+        Self { coordinator, id, branches: Vec::new(), local: None, role, last }
     }
 
     /// Its id. As text it fits into a header: another program joins by it.
@@ -115,6 +127,27 @@ impl Transaction {
         order: u32,
         branch: impl Branch + 'static,
     ) -> Result<()> {
+        self.enlist_as(Enlisted { name: name.clone(), order, is_last: false, branch: Box::new(branch) }).await
+    }
+
+    /// As [`Self::enlist`], for the branch of the last resource that the transaction was begun with
+    /// ([`Coordinator::begin_with_last`]): it is not prepared, and its commit, which comes before all others', is the decision.
+    ///
+    /// # Errors
+    /// As [`Self::enlist`]; `Invalid` also when the transaction was begun without a last resource, or has its branch already.
+    pub async fn enlist_last(&mut self, name: &BranchName, branch: impl Branch + 'static) -> Result<()> {
+        let invalid = |text: &str| Err(Error { kind: ErrorKind::Invalid, text: text.to_owned() });
+        if self.last.is_none() {
+            return invalid("the transaction was begun without a last resource: use `begin_with_last`");
+        }
+        if self.branches.iter().any(|enlisted| enlisted.is_last) {
+            return invalid("the transaction has the branch of its last resource already");
+        }
+        self.enlist_as(Enlisted { name: name.clone(), order: 0, is_last: true, branch: Box::new(branch) }).await
+    }
+
+    async fn enlist_as(&mut self, enlisting: Enlisted) -> Result<()> {
+        let name = &enlisting.name;
         if self.branches.iter().any(|enlisted| enlisted.name == *name) {
             return Err(Error { kind: ErrorKind::Invalid, text: format!("there is a branch {name} already") });
         }
@@ -122,7 +155,7 @@ impl Transaction {
             let (id, names) = (self.id, [name.clone()]);
             self.coordinator.ask(move |decisions| decisions.enlist(id, &names)).await?;
         }
-        self.branches.push(Enlisted { name: name.clone(), order, branch: Box::new(branch) });
+        self.branches.push(enlisting);
         Ok(())
     }
 
@@ -192,7 +225,8 @@ impl Transaction {
 
     /// Runs to the end in a task of its own, so that dropping the caller's future leaves nothing half done.
     async fn end(&mut self, ending: Ending) -> Ended {
-        let parts = Parts { branches: std::mem::take(&mut self.branches), local: self.local.take() };
+        let (branches, local, last) = (std::mem::take(&mut self.branches), self.local.take(), self.last.take());
+        let parts = Parts { branches, local, last };
         let role = std::mem::replace(&mut self.role, Role::Over);
         let task = tokio::spawn(run(self.coordinator.clone(), self.id, role, parts, ending));
         match task.await {
@@ -208,7 +242,7 @@ impl Drop for Transaction {
         if self.role == Role::Over || (self.branches.is_empty() && !self.id.shared) {
             return;
         }
-        let parts = Parts { branches: std::mem::take(&mut self.branches), local: None };
+        let parts = Parts { branches: std::mem::take(&mut self.branches), local: None, last: None };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let mut rolled_back = Box::pin(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
             // The first requests are on their way when this returns: what the program asks of the same connections next, a new
@@ -234,10 +268,20 @@ fn failed(ended: Ended) -> Failed {
 struct Parts {
     branches: Vec<Enlisted>,
     local: Option<holdfast::Transaction>,
+    last: Option<Arc<dyn LastResource>>,
+}
+
+impl Parts {
+    /// The last resource's branch, if that is to decide: what the coordinator's store has to do is decided there.
+    fn deciding(&self) -> Option<usize> {
+        let at = self.branches.iter().position(|branch| branch.is_last)?;
+        (self.last.is_some() && self.local.is_none()).then_some(at)
+    }
 }
 
 async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Parts, ending: Ending) -> Ended {
-    let Parts { branches, local } = parts;
+    let deciding = parts.deciding();
+    let Parts { branches, local, last } = parts;
     let other = match (role, &local) {
         (Role::Superior, _) if id.shared => OtherWork::Shared,
         (_, Some(_)) => OtherWork::Local,
@@ -247,7 +291,11 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
     let names: Vec<BranchName> = branches.iter().map(|branch| branch.name.clone()).collect();
     let (machine, decide): (_, Decide) = match (ending, local) {
         (Ending::Rollback, _) => (TwoPhase::rollback(branches.len(), other), coordinator.decide(id)),
-        (Ending::Commit, None) => (TwoPhase::commit(&orders, other), coordinator.decide(id)),
+        (Ending::Commit, None) => {
+            let ordinary = || TwoPhase::commit(&orders, other);
+            let machine = deciding.map_or_else(ordinary, |at| TwoPhase::commit_with_last(&orders, at));
+            (machine, coordinator.decide(id))
+        }
         (Ending::Commit, Some(local)) => {
             let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
             let decide = Box::new(move |prepared: &[BranchName]| decide_locally(local, id, prepared, durability));
@@ -262,7 +310,7 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
         }
     };
     let waiting = if matches!(ending, Ending::Prepare(_)) { Waiting::Aside } else { coordinator.waiting() };
-    let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide };
+    let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide, last };
     let ended = drive.run(machine, branches).await;
     if role == Role::Joined && ended.outcome != Outcome::Committed {
         // The others must not commit without this part. Should it be decided already, nothing is said by that.

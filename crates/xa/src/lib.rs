@@ -27,7 +27,9 @@ pub use base::Time;
 pub use answer::{Answer, Mark, Needs, Plan};
 pub use codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
-pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
+pub use id::{
+    BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, LastResourceId, MalformedId, OwnerId, TransactionId, Xid,
+};
 pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
 pub use record::{
     BranchState, Change, DamageRecord, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,

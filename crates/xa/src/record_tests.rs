@@ -1,7 +1,7 @@
 //! Records as bytes: round trips, foreign bytes, and the example of the format's page.
 
 use super::*;
-use crate::id::CoordinatorId;
+use crate::id::{CoordinatorId, LastResourceId};
 use proptest::prelude::*;
 
 fn id() -> TransactionId {
@@ -11,6 +11,7 @@ fn id() -> TransactionId {
         sequence: 7,
         deadline_ms: 1_700_000_000_000,
         shared: true,
+        last_resource: None,
     }
 }
 
@@ -97,6 +98,8 @@ fn the_example_of_the_format_page_is_what_is_written() {
             assert!(page.contains(&line), "the page lacks: {line}");
         }
     }
-    let text = id().to_string();
-    assert!(page.contains(&text), "the page lacks: {text}");
+    let with_last = TransactionId { shared: false, last_resource: Some(LastResourceId(9)), ..id() };
+    for line in [id().to_string(), with_last.to_string(), hex(&with_last.to_bytes())] {
+        assert!(page.contains(&line), "the page lacks: {line}");
+    }
 }

@@ -193,7 +193,7 @@ mod tests {
     const OURS: CoordinatorId = CoordinatorId(7);
 
     fn id(coordinator: CoordinatorId, sequence: u64) -> TransactionId {
-        TransactionId { coordinator, owner: OwnerId(1), sequence, deadline_ms: 0, shared: false }
+        TransactionId { coordinator, owner: OwnerId(1), sequence, deadline_ms: 0, shared: false, last_resource: None }
     }
 
     fn xid(coordinator: CoordinatorId, sequence: u64, branch: &str) -> Xid {

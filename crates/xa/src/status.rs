@@ -31,6 +31,8 @@ pub enum State {
     Committed,
     /// Never to be committed.
     Aborted,
+    /// Never to be committed by the coordinator: what its last resource has decided counts.
+    LastResource,
     /// Shared, and under way.
     Active,
     /// Found prepared, and what was decided is lost by damage to the journal: an operator decides.
@@ -61,7 +63,7 @@ impl Table {
                 Needs::asked(decided.mark)
             }
             Some(Entry::Aborted { tombstone, mark }) => {
-                status.state = State::Aborted;
+                status.state = if id.last_resource.is_some() { State::LastResource } else { State::Aborted };
                 status.at_ms = Some(tombstone.at_ms);
                 Needs::synced(*mark)
             }

@@ -423,7 +423,8 @@ impl Table {
 
     fn ids_of(&self, owner: OwnerId) -> std::ops::RangeInclusive<TransactionId> {
         let coordinator = self.coordinator;
-        let first = TransactionId { coordinator, owner, sequence: 0, deadline_ms: 0, shared: false };
+        let first =
+            TransactionId { coordinator, owner, sequence: 0, deadline_ms: 0, shared: false, last_resource: None };
         first..=TransactionId { sequence: u64::MAX, deadline_ms: u64::MAX, shared: true, ..first }
     }
 

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decide::{Forgetting, Learned, Taking};
+use crate::id::LastResourceId;
 use crate::record::{DamageRecord, Heuristic};
+use crate::status::State;
 use crate::verdict::Verdict;
 
 const COORDINATOR: CoordinatorId = CoordinatorId(9);
@@ -86,7 +88,7 @@ impl Held {
 
 fn id(owner: OwnerId, sequence: u64, deadline: u64, shared: bool) -> TransactionId {
     let deadline_ms = if deadline == 0 { 0 } else { at(deadline).wall_ms };
-    TransactionId { coordinator: COORDINATOR, owner, sequence, deadline_ms, shared }
+    TransactionId { coordinator: COORDINATOR, owner, sequence, deadline_ms, shared, last_resource: None }
 }
 
 fn name(branch: u8) -> BranchName {
@@ -182,6 +184,44 @@ fn an_owner_whose_tombstones_leave_no_room_for_others_ends_and_nothing_of_it_is_
             held.restart(at(0));
         }
     }
+}
+
+/// The coordinator knows only that it will not commit; what its own decision says comes first.
+#[test]
+fn where_a_last_resource_may_have_decided_nobody_is_told_to_roll_back() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::Held, at(0)).unwrap();
+    let commit = |held: &mut Held, id| {
+        let plan = held.table.commit(id, &[name(1)], Patience::Over, at(4)).unwrap();
+        held.write(plan)
+    };
+    let of = |sequence, deadline| TransactionId {
+        last_resource: Some(LastResourceId(9)),
+        ..id(owner, sequence, deadline, false)
+    };
+    let ids = [of(1, 0), of(2, 0), of(3, 5), of(4, 0)];
+    let [decided, given_up, late, open] = ids;
+    assert_eq!(commit(&mut held, decided), Commit::Decided);
+    let plan = held.table.abort(given_up, at(0)).unwrap();
+    held.write(plan);
+    let verdicts = |held: &mut Held, now| {
+        let plan = held.table.verdicts(&ids, now);
+        assert_eq!(plan.verdicts, plan.value.iter().filter(|verdict| **verdict != Verdict::Leave).count() as u64);
+        held.write(plan)
+    };
+    let asks = Verdict::LastResource;
+    assert_eq!(verdicts(&mut held, at(1)), [Verdict::Commit, asks, Verdict::Leave, Verdict::Leave]);
+    assert_eq!(verdicts(&mut held, at(5)), [Verdict::Commit, asks, asks, Verdict::Leave]);
+    // Whoever was sent there must find that nothing is decided here behind it.
+    for id in [given_up, late] {
+        assert!(matches!(commit(&mut held, id), Commit::Settled(Outcome::Aborted(_))));
+        assert_eq!(held.table.status(id).value.state, State::LastResource);
+    }
+    held.restart(at(6));
+    let plan = held.table.end(owner, at(6)).unwrap();
+    held.write(plan);
+    assert_eq!(verdicts(&mut held, at(7)), [Verdict::Commit, asks, asks, asks]);
+    assert!(matches!(commit(&mut held, open), Commit::Settled(Outcome::Aborted(_))));
 }
 
 #[test]

@@ -18,9 +18,13 @@
 //!  rollback ──▶ rolling back ──────────────────────────────────────────────┘
 //! ```
 //!
+//! With a last resource deciding is another matter: `two_phase/last.rs`.
+//!
 //! Every [`Call`] but `Done` is answered exactly once, in any order. Branches are numbers: places in the caller's list.
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
+
+mod last;
 
 use crate::codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 use crate::record::Heuristic;
@@ -43,6 +47,14 @@ pub enum Call {
     Prepare(usize),
     /// Commit this branch, which is not prepared, in one phase; answer with [`TwoPhase::answer`].
     CommitOnePhase(usize),
+    /// Commit this branch, which is not prepared, and with it the decision to commit the transaction; answer with
+    /// [`TwoPhase::answer`].
+    CommitLast(usize),
+    /// Ask this branch's resource manager, which may have been told to commit the decision, whether it did; what it has not it
+    /// must never do then. Answer with [`TwoPhase::decide`].
+    AskLast(usize),
+    /// The last resource's decision is needed no more. Nothing answers.
+    LetGo,
     /// Ask the coordinator to decide to commit, naming these branches; answer with [`TwoPhase::decide`].
     Decide(Vec<usize>),
     /// Ask the coordinator to decide to roll back; answer with [`TwoPhase::decide`].
@@ -91,6 +103,8 @@ pub enum TwoPhaseOutcome {
 pub struct TwoPhase {
     branches: Vec<Branch>,
     other: OtherWork,
+    /// The branch whose commit is the decision.
+    last: Option<usize>,
     stage: Stage,
     /// Given out with the next call of [`Self::next_calls`].
     calls: Vec<Call>,
@@ -141,6 +155,7 @@ enum State {
 enum Verb {
     Prepare,
     OnePhase,
+    CommitLast,
     Commit,
     Rollback,
     /// Forgetting changes nothing about how it ended.
@@ -153,6 +168,8 @@ enum Stage {
     Preparing,
     Deciding,
     InDoubt,
+    HandingOver,
+    Copying,
     Committing,
     RollingBack,
     Forgetting,
@@ -164,19 +181,39 @@ impl TwoPhase {
     /// A branch that cannot be reached when its turn comes is left to recovery and does not hold up the others.
     #[must_use]
     pub fn commit(orders: &[u32], other: OtherWork) -> Self {
-        let mut machine = Self::new(orders, other);
-        if machine.branches.len() == 1 && other == OtherWork::Nothing {
-            machine.stage = Stage::OnePhase;
-            machine.ask(0, Verb::OnePhase);
+        Self::committing(Self::new(orders, other))
+    }
+
+    /// Begins to commit where the branch `last` is the last resource's. It commits before all others, whatever the orders say.
+    /// There is no other work: that is decided by the coordinator.
+    ///
+    /// # Panics
+    /// When there is no such branch.
+    #[must_use]
+    pub fn commit_with_last(orders: &[u32], last: usize) -> Self {
+        assert!(last < orders.len(), "the last resource has one of the branches");
+        Self::committing(Self { last: Some(last), ..Self::new(orders, OtherWork::Nothing) })
+    }
+
+    fn committing(mut machine: Self) -> Self {
+        if machine.branches.len() == 1 && machine.other == OtherWork::Nothing {
+            machine.commit_in_one_phase(0);
         } else {
             machine.stage = Stage::Preparing;
             machine.prepare_asked = true;
             for branch in 0..machine.branches.len() {
-                machine.ask(branch, Verb::Prepare);
+                if machine.last != Some(branch) {
+                    machine.ask(branch, Verb::Prepare);
+                }
             }
         }
         machine.proceed();
         machine
+    }
+
+    fn commit_in_one_phase(&mut self, branch: usize) {
+        self.stage = Stage::OnePhase;
+        self.ask(branch, Verb::OnePhase);
     }
 
     /// Begins to roll back.
@@ -195,6 +232,7 @@ impl TwoPhase {
         Self {
             branches,
             other,
+            last: None,
             stage: Stage::Preparing,
             calls: Vec::new(),
             awaited: 0,
@@ -260,6 +298,10 @@ impl TwoPhase {
                 branch.state = State::Active;
                 code.after_one_phase()
             }
+            Verb::CommitLast => {
+                branch.state = State::Active;
+                return self.last_answered(number, code);
+            }
             Verb::Commit => Some(code.after_commit()),
             // Not known now, and it may be prepared in a moment, by a request that outlives its connection.
             Verb::Rollback if branch.is_prepare_lost && code == XaCode::NotKnown => {
@@ -286,15 +328,23 @@ impl TwoPhase {
         self.proceed();
     }
 
-    /// The coordinator's answer to `Decide` or `Abort`.
+    /// The answer to `Decide`, `Abort` or `AskLast`.
     ///
     /// # Panics
-    /// When it was not asked.
+    /// When nobody was asked.
     pub fn decide(&mut self, decision: TwoPhaseDecision) {
         assert!(self.coordinator_asked, "the coordinator was not asked anything");
         self.coordinator_asked = false;
         self.awaited -= 1;
         match (self.stage, decision) {
+            (Stage::HandingOver, decision) => self.handed_over(decision),
+            (Stage::Copying, decision) => self.copied(decision),
+            (Stage::InDoubt, decision) if self.last.is_some() => match (self.last, decision) {
+                (Some(last), TwoPhaseDecision::Committed | TwoPhaseDecision::Aborted) => {
+                    self.last_decided(last, decision);
+                }
+                _ => self.hand_over(),
+            },
             (Stage::Deciding, TwoPhaseDecision::Unknown) => {
                 self.stage = Stage::InDoubt;
                 if !self.with_state(State::Prepared).is_empty() {
@@ -312,12 +362,7 @@ impl TwoPhase {
                 self.roll_back();
             }
             (Stage::InDoubt, TwoPhaseDecision::Unknown) => {
-                self.decided = Some(TwoPhaseDecision::Unknown);
-                for branch in &mut self.branches {
-                    if branch.state == State::Prepared {
-                        branch.state = State::Ended(BranchEnd::Pending);
-                    }
-                }
+                self.leave_in_doubt();
                 self.stage = Stage::Over;
             }
             // While it is rolled back the abort is told, which is presumed anyway. Should it be committed nevertheless, the
@@ -338,7 +383,7 @@ impl TwoPhase {
                 Stage::Committing => self.commit_next_group(),
                 Stage::RollingBack => self.after_rollback(),
                 Stage::Forgetting => self.after_forget(),
-                Stage::Deciding | Stage::InDoubt | Stage::Over => return,
+                Stage::Deciding | Stage::InDoubt | Stage::Copying | Stage::HandingOver | Stage::Over => return,
             }
             assert!(self.awaited > 0 || self.stage != before, "each stage asks something or goes on");
         }
@@ -353,11 +398,19 @@ impl TwoPhase {
     }
 
     fn after_prepare(&mut self) {
-        let refused = |branch: &Branch| matches!(branch.state, State::Active | State::Ended(BranchEnd::RolledBack));
-        if self.branches.iter().any(refused) {
+        let refused = |(number, branch): (usize, &Branch)| match branch.state {
+            State::Active => self.last != Some(number),
+            state => state == State::Ended(BranchEnd::RolledBack),
+        };
+        if self.branches.iter().enumerate().any(refused) {
             return self.roll_back();
         }
         let prepared = self.with_state(State::Prepared);
+        if let Some(last) = self.last {
+            // Also when nobody else changed anything: it can be asked then what became of it.
+            self.stage = Stage::Deciding;
+            return self.ask(last, Verb::CommitLast);
+        }
         if prepared.is_empty() && self.other == OtherWork::Nothing {
             self.decided = Some(TwoPhaseDecision::Committed);
             self.stage = Stage::Over;
@@ -377,8 +430,14 @@ impl TwoPhase {
             }
             return;
         }
+        if self.last.is_some() { self.after_last() } else { self.note_done() }
+    }
+
+    fn note_done(&mut self) {
         let know = |(number, branch): (usize, &Branch)| match branch.state {
             State::Ended(BranchEnd::Pending | BranchEnd::ReadOnly) => None,
+            // The coordinator does not know of it.
+            State::Ended(_) if self.last == Some(number) => None,
             State::Ended(end) => Some((number, end)),
             _ => None,
         };
@@ -387,6 +446,15 @@ impl TwoPhase {
             self.calls.push(Call::Done(done));
         }
         self.forget();
+    }
+
+    fn leave_in_doubt(&mut self) {
+        self.decided = Some(TwoPhaseDecision::Unknown);
+        for branch in &mut self.branches {
+            if matches!(branch.state, State::Prepared | State::Active) {
+                branch.state = State::Ended(BranchEnd::Pending);
+            }
+        }
     }
 
     fn roll_back(&mut self) {
@@ -449,6 +517,7 @@ impl TwoPhase {
         self.call(match verb {
             Verb::Prepare => Call::Prepare(number),
             Verb::OnePhase => Call::CommitOnePhase(number),
+            Verb::CommitLast => Call::CommitLast(number),
             Verb::Commit => Call::Commit(number),
             Verb::Rollback => Call::Rollback(number),
             Verb::Forget(_) => Call::Forget(number),

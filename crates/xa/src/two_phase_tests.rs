@@ -93,6 +93,15 @@ fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[TwoPhaseDecision]
                 machine.decide(if doubted { *decisions.next().unwrap() } else { TwoPhaseDecision::Aborted });
             }
             Call::Done(_) => coordinator.push('D'),
+            Call::CommitLast(branch) => {
+                branches[branch].push('l');
+                machine.answer(branch, scripts[branch].first);
+            }
+            Call::AskLast(branch) => {
+                branches[branch].push('?');
+                machine.decide(*decisions.next().unwrap());
+            }
+            Call::LetGo => coordinator.push('L'),
         }
         calls.splice(0..0, machine.next_calls());
     }
@@ -396,4 +405,107 @@ fn an_answer_nobody_waits_for_is_a_fault_of_the_caller() {
     let mut machine = TwoPhase::commit(&[0, 0], OtherWork::Nothing);
     machine.answer(0, XaCode::Ok);
     machine.answer(0, XaCode::Ok);
+}
+
+/// One ordinary branch and the last resource's, in either order, with every answer of both.
+#[test]
+fn a_last_resource_decides_by_its_own_commit() {
+    let all = XaCode::ALL;
+    let ways = all.into_iter().flat_map(|first| all.into_iter().map(move |last| (first, last)));
+    let ways = ways.flat_map(|(first, last)| all.into_iter().map(move |second| (first, last, second)));
+    for (first, last, second) in ways {
+        for (asked, copied, at) in [
+            (TwoPhaseDecision::Committed, TwoPhaseDecision::Committed, 0),
+            (TwoPhaseDecision::Committed, TwoPhaseDecision::Aborted, 1),
+            (TwoPhaseDecision::Committed, TwoPhaseDecision::Unknown, 1),
+            (TwoPhaseDecision::Aborted, TwoPhaseDecision::Unknown, 1),
+            (TwoPhaseDecision::Unknown, TwoPhaseDecision::Unknown, 0),
+        ] {
+            last_decides([first, last, second], asked, copied, at);
+        }
+    }
+}
+
+/// The other branch answers `first` to its prepare and `second` to the decision, the last resource `last` to its commit.
+fn last_decides([first, last, second]: [XaCode; 3], asked: TwoPhaseDecision, copied: TwoPhaseDecision, at: usize) {
+    let other = 1 - at;
+    let mut scripts = [Script { first, commit: second, rollback: second }; 2];
+    scripts[at] = Script { first: last, commit: XaCode::Ok, rollback: XaCode::Ok };
+    let (vote, ..) = row(first);
+    // One that drops out does not matter any more.
+    let (_, _, commit, rollback) = if vote == "O" { ("", "", "", "") } else { row(second) };
+    let (_, one_phase, ..) = row(last);
+    // What the last resource's commit came to: committed, rolled back, not known, or not even begun.
+    let decision = match one_phase.chars().next().unwrap() {
+        letter @ ('C' | 'R') if !one_phase.ends_with('f') => letter,
+        '-' => '-',
+        _ => '?',
+    };
+    let is_prepared = vote == "Y";
+    let is_asked = decision == '?' && matches!(vote, "Y" | "O");
+    // Without a copy it is told by an abort that it has one to ask; should the answer have been lost it hears the same.
+    let decisions = [asked, copied, TwoPhaseDecision::Committed];
+    let seen = run(TwoPhase::commit_with_last(&[0, 0], at), &scripts, &decisions[usize::from(!is_asked)..]);
+    let of_last = &seen.branches[at];
+    let case = format!("prepare {first}, last {last}, then {second}, {asked:?}, {copied:?}: {seen:?}");
+    match vote {
+        "G" | "N" => {
+            assert_eq!(of_last, "r", "{case}");
+            assert_ne!(seen.outcome, TwoPhaseOutcome::Committed, "{case}");
+            return;
+        }
+        _ => {}
+    }
+    let is_committed = match (decision, asked) {
+        ('C', _) | ('?', TwoPhaseDecision::Committed) => Some(true),
+        ('?', TwoPhaseDecision::Unknown) => None,
+        _ => Some(false),
+    };
+    let calls = if is_asked {
+        "l?"
+    } else if decision == '-' {
+        "lr"
+    } else {
+        "l"
+    };
+    assert_eq!(of_last, calls, "{case}");
+    match is_committed {
+        Some(true) => {
+            // Whom it cannot tell, and who remembers, has to be able to learn it while this program lives.
+            let is_left = commit == "P" || commit.ends_with('f');
+            let done = if commit == "P" { "" } else { "D" };
+            let copy = format!("d[{other}]");
+            let coordinator = match copied {
+                _ if !is_left => "L".to_owned(),
+                TwoPhaseDecision::Committed => format!("{copy}{done}L"),
+                TwoPhaseDecision::Aborted | TwoPhaseDecision::Unknown => format!("{copy}a{done}L"),
+            };
+            assert_eq!(seen.coordinator, coordinator, "{case}");
+            let calls = match commit.ends_with('f') {
+                _ if !is_prepared => "p",
+                true => "pcf",
+                false => "pc",
+            };
+            assert_eq!(seen.branches[other], calls, "{case}");
+            assert_eq!(seen.outcome, outcome_of(&format!("C{commit}"), true), "{case}");
+        }
+        Some(false) => {
+            assert!(seen.branches[other].starts_with(if is_prepared { "pr" } else { "p" }), "{case}");
+            assert!(!seen.coordinator.contains(['L', 'd']), "{case}");
+            assert_eq!(seen.outcome, outcome_of(&format!("R{rollback}"), false), "{case}");
+        }
+        // It is recovery's, which the coordinator has to know.
+        None => {
+            assert_eq!((seen.branches[other].as_str(), seen.coordinator.as_str()), ("p", "a"), "{case}");
+            assert_eq!(seen.outcome, TwoPhaseOutcome::Unknown, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_last_resource_that_is_alone_commits_in_one_phase() {
+    let script = Script { first: XaCode::Ok, commit: XaCode::Ok, rollback: XaCode::Ok };
+    let seen = run(TwoPhase::commit_with_last(&[3], 0), &[script], &[]);
+    assert_eq!((seen.branches, seen.coordinator.as_str()), (vec!["1".to_owned()], ""));
+    assert_eq!(seen.outcome, TwoPhaseOutcome::Committed);
 }

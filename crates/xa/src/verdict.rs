@@ -16,6 +16,8 @@ pub enum Verdict {
     Commit,
     /// It will never be committed: roll it back.
     Rollback,
+    /// The coordinator will never commit it, but its last resource may have: what that says counts.
+    LastResource,
     /// Its owner is alive, or nobody can tell, also since the journal was damaged: leave it.
     Leave,
     /// Another coordinator's: leave it.
@@ -36,8 +38,12 @@ impl Table {
     /// said, commits too: whoever asks does not know how durable the owner wants its decision to be.
     pub fn verdicts(&mut self, ids: &[TransactionId], now: Now) -> Plan<Vec<Verdict>> {
         let mut judging = Judging::default();
-        let verdicts: Vec<Verdict> = ids.iter().map(|id| self.judge(*id, now, &mut judging)).collect();
-        let settled = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Commit | Verdict::Rollback));
+        let mut verdict = |id: &TransactionId| match self.judge(*id, now, &mut judging) {
+            Verdict::Rollback if id.last_resource.is_some() => Verdict::LastResource,
+            verdict => verdict,
+        };
+        let verdicts: Vec<Verdict> = ids.iter().map(&mut verdict).collect();
+        let settled = verdicts.iter().filter(|verdict| !matches!(verdict, Verdict::Leave | Verdict::Foreign));
         let settled = settled.count() as u64;
         let plan = Plan::writing(verdicts, Rests::Synced, judging.changes);
         Plan { needs: judging.needs, verdicts: settled, ..plan }

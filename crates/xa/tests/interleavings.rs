@@ -79,7 +79,14 @@ impl World {
     fn new(deadline: bool, faults: Faults) -> Self {
         let table = Table::load(COORDINATOR, &Limits::tiny(), now(false), []).unwrap();
         let deadline_ms = if deadline { START_MS + 1 } else { 0 };
-        let id = TransactionId { coordinator: COORDINATOR, owner: OwnerId(1), sequence: 1, deadline_ms, shared: false };
+        let id = TransactionId {
+            coordinator: COORDINATOR,
+            owner: OwnerId(1),
+            sequence: 1,
+            deadline_ms,
+            shared: false,
+            last_resource: None,
+        };
         let (owner, branches, verdicts) = (Owner::Preparing, [Branch::Active; 2], [None, None]);
         let (log, synced, late, told, is_damaged) = (Vec::new(), 0, false, None, false);
         let mut world = Self { id, table, log, synced, owner, branches, verdicts, late, faults, told, is_damaged };
@@ -279,7 +286,7 @@ impl World {
             }
             Verdict::Rollback => self.branches[at] = Branch::RolledBack,
             Verdict::Leave => {}
-            Verdict::Foreign => panic!("it is this coordinator's"),
+            Verdict::Foreign | Verdict::LastResource => panic!("it is this coordinator's"),
         }
     }
 

@@ -8,7 +8,7 @@
 use base::Time;
 use holdfast::{BranchName, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
 use std::time::Duration;
-use xa::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode, Xid};
+use xa::{Call, LastResourceId, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode, Xid};
 
 use crate::distributed::points::{Moment, Step};
 use crate::distributed::recovery::Recovery;
@@ -72,6 +72,14 @@ pub(crate) struct Part {
     until: Time,
     /// Calls that wait until something is recorded, and the outcome if it is known already.
     held: Option<(Vec<Call>, Option<TwoPhaseOutcome>)>,
+}
+
+impl Part {
+    /// The branch of its last resource.
+    fn last(&self) -> Option<usize> {
+        let last = self.id.last_resource?;
+        self.branches.iter().position(|branch| branch.manager as u64 == last.0)
+    }
 }
 
 #[derive(Debug)]
@@ -147,7 +155,8 @@ impl World {
         }
         self.applications[at].sequence += 1;
         let (sequence, deadline_ms) = (self.applications[at].sequence, self.deadline_ms());
-        let id = TransactionId { coordinator: self.coordinator, owner, sequence, deadline_ms, shared };
+        let id =
+            TransactionId { coordinator: self.coordinator, owner, sequence, deadline_ms, shared, last_resource: None };
         if self.pass(me, Step::Begin, Moment::After) {
             self.start(at, id);
         }
@@ -189,8 +198,11 @@ impl World {
         }
     }
 
-    fn start(&mut self, at: usize, id: TransactionId) {
+    fn start(&mut self, at: usize, mut id: TransactionId) {
         self.trace("begin", id.sequence);
+        if !id.shared && self.random.chance(1, 3) {
+            id.last_resource = Some(LastResourceId(self.random.below(self.managers.len() as u64)));
+        }
         let part = self.part(at, id, false);
         self.start_branches(at, part);
     }
@@ -295,7 +307,11 @@ impl World {
         let commits = part.wants_commit && !part.has_failed;
         let machine = match (commits, part.is_joined) {
             (true, true) => TwoPhase::commit(&orders, OtherWork::Local),
-            (true, false) => TwoPhase::commit(&orders, other),
+            // It may have no branch, and where the store takes part that decides.
+            (true, false) => match part.last().filter(|_| other == OtherWork::Nothing) {
+                Some(last) => TwoPhase::commit_with_last(&orders, last),
+                None => TwoPhase::commit(&orders, other),
+            },
             (false, _) => TwoPhase::rollback(orders.len(), other),
         };
         self.applications[at].doing = Doing::Completing(part, machine);
@@ -361,6 +377,14 @@ impl World {
         let (to, request, purpose) = match call {
             Call::Prepare(number) => of_branch(number, Request::Prepare),
             Call::CommitOnePhase(number) => of_branch(number, Request::OnePhase),
+            Call::CommitLast(number) => of_branch(number, Request::CommitLast),
+            Call::AskLast(number) => {
+                (Callee::Manager(branch(number).manager), Request::Settle(id), Purpose::AskingLast)
+            }
+            Call::LetGo => {
+                let last = part.last().expect("it decided");
+                (Callee::Manager(branch(last).manager), Request::LetGo(id), Purpose::Nothing)
+            }
             Call::Commit(number) => of_branch(number, Request::Commit),
             Call::Rollback(number) => of_branch(number, Request::Rollback),
             Call::Forget(number) => of_branch(number, Request::Forget),
@@ -423,7 +447,10 @@ impl World {
         match (purpose, reply) {
             (Purpose::Recording, reply) => return self.recorded(at, &reply),
             (Purpose::Branch(number), reply) => machine.answer(*number, Message::code(&reply)),
-            (Purpose::Deciding | Purpose::Aborting, Reply::Decision(decision)) => machine.decide(decision),
+            (Purpose::Deciding | Purpose::AskingLast | Purpose::Aborting, Reply::Decision(decision)) => {
+                machine.decide(decision);
+            }
+            (Purpose::AskingLast, _) => machine.decide(TwoPhaseDecision::Unknown),
             // Refused, so nothing happened.
             (Purpose::Deciding, Reply::Refused) => machine.decide(TwoPhaseDecision::Aborted),
             (Purpose::Deciding, _) => machine.decide(TwoPhaseDecision::Unknown),

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Random;
-use xa::{FORMAT_ID, Heuristic, XaCode, Xid};
+use xa::{FORMAT_ID, Heuristic, TransactionId, TwoPhaseDecision, XaCode, Xid};
 
 use crate::distributed::wire::{Reply, Request};
 
@@ -47,6 +47,8 @@ struct Branch {
 /// The resource manager.
 #[derive(Debug, Default)]
 pub(crate) struct Manager {
+    /// What it decided as the last resource: committed, or never to be.
+    decisions: BTreeMap<TransactionId, bool>,
     pub(crate) is_up: bool,
     branches: BTreeMap<Name, Branch>,
     pub(crate) fates: BTreeMap<Name, Fate>,
@@ -142,6 +144,19 @@ impl Manager {
             Request::End(xid) => self.end_work(&name(xid), session),
             Request::Prepare(xid) => self.prepare(&name(xid), session, random),
             Request::OnePhase(xid) => self.commit_one_phase(&name(xid), session, random),
+            Request::CommitLast(xid) => self.commit_last(xid, session, random),
+            Request::Settle(id) => {
+                let committed = *self.decisions.entry(*id).or_insert(false);
+                return Reply::Decision(if committed {
+                    TwoPhaseDecision::Committed
+                } else {
+                    TwoPhaseDecision::Aborted
+                });
+            }
+            Request::LetGo(id) => {
+                self.decisions.remove(id);
+                return Reply::Taken;
+            }
             Request::Commit(xid) => self.commit(&name(xid), random),
             Request::Rollback(xid) => self.roll_one_back(&name(xid), session, random),
             Request::Forget(xid) => self.forget(&name(xid)),
@@ -206,6 +221,21 @@ impl Manager {
             Some(_) => XaCode::Protocol,
             None => XaCode::NotKnown,
         }
+    }
+
+    /// Commits work and the decision with it, unless somebody was told that it never will.
+    fn commit_last(&mut self, xid: &Xid, session: u64, random: &mut Random) -> XaCode {
+        let name = name(xid);
+        let is_open = self.own(&name, session).is_some_and(|branch| branch.state == State::Ended);
+        if is_open && self.decisions.contains_key(&xid.transaction) {
+            self.end(&name, Fate::RolledBack);
+            return XaCode::RolledBackIntegrity;
+        }
+        let code = self.commit_one_phase(&name, session, random);
+        if code == XaCode::Ok {
+            self.decisions.insert(xid.transaction, true);
+        }
+        code
     }
 
     fn commit(&mut self, name: &Name, random: &mut Random) -> XaCode {

@@ -38,6 +38,12 @@ pub enum Step {
     Decision,
     /// The decision not to.
     Abort,
+    /// The last resource commits, and decides by that.
+    Last,
+    /// The last resource is asked what it decided.
+    AskLast,
+    /// The last resource hears that nobody needs its decision.
+    LetGo,
     /// A prepared branch is committed, or the only one in one phase.
     Commit,
     /// A branch is rolled back.
@@ -88,7 +94,7 @@ impl fmt::Display for Point {
 /// Which time a process passes a point.
 pub(crate) const PASSAGES: u32 = 2;
 
-const APPLICATION: [Step; 17] = [
+const APPLICATION: [Step; 20] = [
     Step::Open,
     Step::Begin,
     Step::Enlist,
@@ -98,6 +104,9 @@ const APPLICATION: [Step; 17] = [
     Step::Vote,
     Step::Decision,
     Step::Abort,
+    Step::Last,
+    Step::AskLast,
+    Step::LetGo,
     Step::Commit,
     Step::Rollback,
     Step::Done,
@@ -108,7 +117,7 @@ const APPLICATION: [Step; 17] = [
     Step::Close,
 ];
 /// What the server does when it is asked to, or by itself.
-const SERVER: [Step; 12] = [
+const SERVER: [Step; 13] = [
     Step::Open,
     Step::Begin,
     Step::Enlist,
@@ -119,6 +128,7 @@ const SERVER: [Step; 12] = [
     Step::Forget,
     Step::List,
     Step::Verdict,
+    Step::AskLast,
     Step::Settle,
     Step::Close,
 ];

@@ -3,7 +3,7 @@
 //! May use: `wire`, `xa`. Must not know: what is right.
 
 use holdfast::{Forgetting, Learned, Verdict};
-use xa::{Action, BranchEnd, Instruction, Pace, Settle, TransactionId, Xid};
+use xa::{Action, BranchEnd, Instruction, LastResourceId, Pace, Settle, TransactionId, TwoPhaseDecision, Xid};
 
 use crate::distributed::wire::{Callee, Message, Process, Purpose, Reply, Request};
 use crate::distributed::world::World;
@@ -14,6 +14,9 @@ pub(crate) struct Recovery {
     settle: Settle,
     /// Answers that the round waits for.
     awaited: usize,
+    /// What is known so far of the transactions that were found, and whom to ask for the others.
+    verdicts: Vec<(TransactionId, Action)>,
+    questions: Vec<(TransactionId, LastResourceId)>,
 }
 
 impl Recovery {
@@ -23,7 +26,8 @@ impl Recovery {
             retry_min: std::time::Duration::from_millis(20),
             retry_max: std::time::Duration::from_millis(200),
         };
-        Self { settle: Settle::new(coordinator, managers, pace), awaited: 0 }
+        let (verdicts, questions) = (Vec::new(), Vec::new());
+        Self { settle: Settle::new(coordinator, managers, pace), awaited: 0, verdicts, questions }
     }
 
     pub(crate) fn hurry(&mut self) {
@@ -81,15 +85,23 @@ impl World {
                 self.after_listing(process);
             }
             (Purpose::Judging(ids), Reply::Verdicts(verdicts)) => {
-                let action = |verdict| match verdict {
-                    Verdict::Commit => Action::Commit,
-                    Verdict::Rollback => Action::Rollback,
-                    Verdict::Leave | Verdict::Foreign => Action::Leave,
-                };
-                let verdicts: Vec<(TransactionId, Action)> =
-                    ids.into_iter().zip(verdicts.into_iter().map(action)).collect();
-                let instructions = recovery.settle.instructions(&verdicts);
-                self.carry_out(process, instructions);
+                for (id, verdict) in ids.into_iter().zip(verdicts) {
+                    match (verdict, id.last_resource) {
+                        (Verdict::Commit, _) => recovery.verdicts.push((id, Action::Commit)),
+                        (Verdict::Rollback, None) => recovery.verdicts.push((id, Action::Rollback)),
+                        (Verdict::LastResource, Some(last)) => recovery.questions.push((id, last)),
+                        _ => {}
+                    }
+                }
+                self.ask_last(process);
+            }
+            (Purpose::Asking(id), reply) => {
+                match reply {
+                    Reply::Decision(TwoPhaseDecision::Committed) => recovery.verdicts.push((id, Action::Commit)),
+                    Reply::Decision(TwoPhaseDecision::Aborted) => recovery.verdicts.push((id, Action::Rollback)),
+                    _ => {}
+                }
+                self.ask_last(process);
             }
             (Purpose::Judging(_), _) => drop(recovery.settle.instructions(&[])),
             (Purpose::Settling(instruction), reply) => {
@@ -110,6 +122,20 @@ impl World {
             recovery.awaited = 1;
             self.send(process, Callee::Server, Request::Verdicts(ids.clone()), Purpose::Judging(ids));
         }
+    }
+
+    /// Asks the next last resource; when all have answered does what was found out.
+    fn ask_last(&mut self, process: Process) {
+        let recovery = self.recovery(process);
+        if let Some((id, last)) = recovery.questions.pop() {
+            recovery.awaited = 1;
+            let last = Callee::Manager(usize::try_from(last.0).unwrap_or(0));
+            self.send(process, last, Request::Settle(id), Purpose::Asking(id));
+            return;
+        }
+        let verdicts = std::mem::take(&mut recovery.verdicts);
+        let instructions = recovery.settle.instructions(&verdicts);
+        self.carry_out(process, instructions);
     }
 
     fn carry_out(&mut self, process: Process, instructions: Vec<Instruction>) {

@@ -155,7 +155,8 @@ impl World {
                     match verdict {
                         Verdict::Commit => drop(self.is_committed(*id)),
                         Verdict::Rollback => drop(self.is_aborted(*id)),
-                        Verdict::Leave => {}
+                        // Who says the rest is another.
+                        Verdict::LastResource | Verdict::Leave => {}
                         Verdict::Foreign => self.found(violation("foreign", format!("{id} is called foreign"))),
                     }
                 }
@@ -173,7 +174,14 @@ impl World {
         let begun = self.begun.entry(owner).or_default();
         *begun += 1;
         let sequence = *begun;
-        TransactionId { coordinator: self.coordinator, owner, sequence, deadline_ms: self.deadline_ms(), shared }
+        TransactionId {
+            coordinator: self.coordinator,
+            owner,
+            sequence,
+            deadline_ms: self.deadline_ms(),
+            shared,
+            last_resource: None,
+        }
     }
 
     fn taken(&mut self, id: TransactionId, taking: Taking) -> Reply {

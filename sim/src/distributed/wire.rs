@@ -32,6 +32,10 @@ pub(crate) enum Request {
     End(Xid),
     Prepare(Xid),
     OnePhase(Xid),
+    CommitLast(Xid),
+    /// Whether it committed this as its last resource, which it never will if it has not.
+    Settle(TransactionId),
+    LetGo(TransactionId),
     Commit(Xid),
     Rollback(Xid),
     Forget(Xid),
@@ -94,6 +98,8 @@ pub(crate) enum Purpose {
     /// A call of the two-phase driver to a branch.
     Branch(usize),
     Deciding,
+    /// What the last resource decided.
+    AskingLast,
     Aborting,
     Voting,
     /// What was decided elsewhere.
@@ -102,6 +108,8 @@ pub(crate) enum Purpose {
     // Recovery.
     Listing(usize),
     Judging(Vec<TransactionId>),
+    /// What the last resource of this one decided.
+    Asking(TransactionId),
     Settling(Instruction),
 }
 
@@ -129,6 +137,9 @@ impl Message {
             (Request::Start(_), _) => Step::Start,
             (Request::End(_), _) => Step::End,
             (Request::Prepare(_), _) => Step::Prepare,
+            (Request::CommitLast(_), _) => Step::Last,
+            (Request::Settle(_), _) => Step::AskLast,
+            (Request::LetGo(_), _) => Step::LetGo,
             (Request::OnePhase(_) | Request::Commit(_), _) => Step::Commit,
             (Request::Rollback(_), _) => Step::Rollback,
             (Request::Forget(_), _) => Step::Forget,

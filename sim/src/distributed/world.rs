@@ -126,7 +126,14 @@ impl World {
     /// What others have prepared: of another coordinator, of other software, and something that only looks like ours.
     fn prepare_foreign(&mut self) {
         let other = CoordinatorId(self.coordinator.0 ^ 1);
-        let id = TransactionId { coordinator: other, owner: OwnerId(1), sequence: 1, deadline_ms: 0, shared: false };
+        let id = TransactionId {
+            coordinator: other,
+            owner: OwnerId(1),
+            sequence: 1,
+            deadline_ms: 0,
+            shared: false,
+            last_resource: None,
+        };
         let mut cut = TransactionId { coordinator: self.coordinator, ..id }.to_bytes().to_vec();
         cut.truncate(20);
         let name = || b"manager-0".to_vec();
@@ -241,7 +248,8 @@ impl World {
     /// Sends a request; whether its sender lives on.
     pub(crate) fn send(&mut self, from: Process, to: Callee, request: Request, purpose: Purpose) -> bool {
         let Some(run) = self.run_of(from) else { return false };
-        let is_recovery = matches!(purpose, Purpose::Listing(_) | Purpose::Settling(_));
+        let is_recovery = matches!(purpose, Purpose::Listing(_) | Purpose::Settling(_) | Purpose::Asking(_))
+            || matches!(request, Request::Settle(_) | Request::LetGo(_));
         let session = match (from, to) {
             (Process::Application(at), Callee::Manager(number)) if !is_recovery => {
                 self.applications[at].sessions.get(number).copied().unwrap_or(0)
@@ -292,9 +300,10 @@ impl World {
             return;
         }
         match (&message.purpose, message.from) {
-            (Purpose::Listing(_) | Purpose::Judging(_) | Purpose::Settling(_) | Purpose::RecordingFor(..), _) => {
-                self.recovery_heard(message, reply)
+            (Purpose::Listing(_) | Purpose::Judging(_) | Purpose::Asking(_) | Purpose::Settling(_), _) => {
+                self.recovery_heard(message, reply);
             }
+            (Purpose::RecordingFor(..), _) => self.recovery_heard(message, reply),
             (_, Process::Application(at)) => self.application_heard(at, message, reply),
             (_, Process::Server) => {}
         }

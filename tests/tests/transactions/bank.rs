@@ -69,8 +69,12 @@ impl Reach {
         Ok(Clients { postgres: Arc::new(postgres), mariadb: Arc::new(Mutex::new(mariadb)) })
     }
 
+    pub(crate) fn postgres_manager(&self) -> PostgresManager {
+        PostgresManager::new(name("postgres"), self.postgres.parse().unwrap())
+    }
+
     pub(crate) fn managers(&self) -> Vec<Arc<dyn ResourceManager>> {
-        let postgres = PostgresManager::new(name("postgres"), self.postgres.parse().unwrap());
+        let postgres = self.postgres_manager();
         let mariadb = MysqlManager::new(name("mariadb"), self.mariadb.clone());
         vec![Arc::new(postgres), Arc::new(mariadb)]
     }

@@ -19,8 +19,8 @@ use holdfast::PutOptions;
 use holdfast_tests::{Launch, Random, Server, budget, say, until};
 use tempfile::TempDir;
 use tm::{
-    Begin, Coordinator, MysqlBranch, Outcome, Pace, PostgresBranch, Recovery, Remote, ResourceManager, Transaction,
-    TransactionId,
+    Begin, Coordinator, LastResource, MysqlBranch, Outcome, Pace, PostgresBranch, PostgresLastResource, Recovery,
+    Remote, ResourceManager, Transaction, TransactionId,
 };
 
 use crate::audit::{Told, audited, settled, until_calm};
@@ -28,7 +28,7 @@ use crate::bank::{Clients, Problem, Reach, name, open, remote};
 use crate::databases::{MariaDb, Postgres};
 use crate::programs::{Program, job};
 use crate::recovery_tests::number;
-use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedManager, Victim, die, pass, plan};
+use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedLast, SteppedManager, Victim, die, pass, plan};
 
 /// Enough that what is in doubt, and holds its locks, is seldom in the way.
 const ACCOUNTS: i64 = 2000;
@@ -150,8 +150,12 @@ impl Job {
 
     async fn serve(&self, coordinator: &Coordinator, random: &mut Random, transfers: &mut u64) -> Result<(), Problem> {
         let clients = self.reach().connect().await?;
+        let last = PostgresLastResource::open(&self.reach().postgres_manager()).await?;
+        let last: Arc<dyn LastResource> = Arc::new(SteppedLast(last));
         loop {
-            let mut transaction = begin(&clients, coordinator).await?;
+            // Where the store takes part its coordinator decides all the same.
+            let deciding = (random.below(2) == 0).then_some(&last);
+            let mut transaction = begin(&clients, coordinator, deciding).await?;
             let id = transaction.id();
             let mut account = || random.below(usize::try_from(ACCOUNTS).unwrap()) as i64;
             let (from, to, money) = (account(), account(), account() - ACCOUNTS / 2);
@@ -181,11 +185,22 @@ impl Job {
 }
 
 /// A transaction with a branch in each, every call of which is a step.
-async fn begin(clients: &Clients, coordinator: &Coordinator) -> Result<Transaction, Problem> {
-    let mut transaction = coordinator.begin(Begin::default())?;
+async fn begin(
+    clients: &Clients,
+    coordinator: &Coordinator,
+    last: Option<&Arc<dyn LastResource>>,
+) -> Result<Transaction, Problem> {
+    let mut transaction = match last {
+        Some(last) => coordinator.begin_with_last(Begin::default(), last)?,
+        None => coordinator.begin(Begin::default())?,
+    };
     pass("after begin");
     let branch = PostgresBranch::start(&clients.postgres, transaction.xid("postgres")?).await?;
-    transaction.enlist(&name("postgres"), SteppedBranch { name: "postgres", branch }).await?;
+    let branch = SteppedBranch { name: "postgres", branch };
+    match last {
+        Some(_) => transaction.enlist_last(&name("postgres"), branch).await?,
+        None => transaction.enlist(&name("postgres"), branch).await?,
+    }
     pass("after start postgres");
     let branch = MysqlBranch::start(&clients.mariadb, &transaction.xid("mariadb")?).await?;
     transaction.enlist(&name("mariadb"), SteppedBranch { name: "mariadb", branch }).await?;
@@ -385,6 +400,12 @@ impl Walk {
         }
     }
 
+    /// Counts the decisions of which the last resource thinks that somebody may ask.
+    async fn decisions(&self) -> String {
+        let last = PostgresLastResource::open(&self.reach.postgres_manager()).await.unwrap();
+        format!("SELECT count(*) FROM holdfast.decisions_{:016x} WHERE committed", last.id().0)
+    }
+
     /// Nothing that was promised is broken.
     async fn audit(&self) {
         let local = settled(&self.reach, &self.own_coordinator()).await;
@@ -399,6 +420,16 @@ impl Walk {
             remembered(),
             server.output().text()
         );
+        let (clients, query) = (self.reach.connect().await.unwrap(), self.decisions().await);
+        let mut kept = i64::MAX;
+        for _ in 0..600 {
+            kept = clients.postgres.query_one(&query, &[]).await.unwrap().get(0);
+            if kept == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(kept, 0, "decisions that PostgreSQL keeps; the server says:\n{}", server.output().text());
         let (told, torn) = {
             let tally = lock(&self.tally);
             (tally.told.clone(), tally.torn.clone())
@@ -440,6 +471,7 @@ fn random_job(random: &mut Random, job: &Job) -> Job {
         let comes = match STEPS[step] {
             // Where the store takes part it decides, and nobody is asked.
             "before decision" | "after decision" | "before done" | "after done" => !job.is_local(),
+            "before last postgres" | "after last postgres" | "before let go" | "after let go" => !job.is_local(),
             name => recovers || !name.contains("recover"),
         };
         if comes {

@@ -15,8 +15,8 @@ use holdfast::{Begin, Durability};
 use holdfast_tests::until;
 use rustix::process::{Signal, getpid, kill_process};
 use tm::{
-    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Learned, Remote, ResourceManager, Result,
-    TransactionId, Verdict, Vote, Xid,
+    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, LastResource, LastResourceId, Learned,
+    PostgresLastResource, Remote, ResourceManager, Result, TransactionId, Verdict, Vote, Xid,
 };
 
 /// All steps, in the order in which a transaction comes to them.
@@ -29,6 +29,12 @@ pub(crate) const STEPS: &[&str] = &[
     "after prepare postgres",
     "before prepare mariadb",
     "after prepare mariadb",
+    "before last postgres",
+    "after last postgres",
+    "before ask",
+    "after ask",
+    "before let go",
+    "after let go",
     "before decision",
     "after decision",
     "before commit postgres",
@@ -144,6 +150,10 @@ impl<B: Branch> Branch for SteppedBranch<B> {
         self.branch.commit_one_phase()
     }
 
+    fn commit_last<'a>(&'a mut self, others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
+        Box::pin(stepped("last", self.name, self.branch.commit_last(others)))
+    }
+
     fn commit(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(stepped("commit", self.name, self.branch.commit()))
     }
@@ -171,6 +181,43 @@ impl ResourceManager for SteppedManager {
 
     fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
         Box::pin(stepped("recover", self.0.name().as_str(), self.0.rollback(xid)))
+    }
+
+    fn settle_last<'a>(
+        &'a self,
+        last: LastResourceId,
+        ids: &'a [TransactionId],
+    ) -> BoxFuture<'a, std::result::Result<Option<Vec<bool>>, String>> {
+        Box::pin(async move {
+            pass("before ask");
+            let settled = self.0.settle_last(last, ids).await;
+            pass("after ask");
+            settled
+        })
+    }
+}
+
+/// A last resource to ask which is a step.
+pub(crate) struct SteppedLast(pub(crate) PostgresLastResource);
+
+impl LastResource for SteppedLast {
+    fn id(&self) -> LastResourceId {
+        self.0.id()
+    }
+
+    fn settle<'a>(&'a self, ids: &'a [TransactionId]) -> BoxFuture<'a, std::result::Result<Vec<bool>, String>> {
+        Box::pin(async move {
+            pass("before ask");
+            let settled = self.0.settle(ids).await;
+            pass("after ask");
+            settled
+        })
+    }
+
+    fn let_go(&self, id: TransactionId) {
+        pass("before let go");
+        self.0.let_go(id);
+        pass("after let go");
     }
 }
 

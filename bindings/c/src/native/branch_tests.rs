@@ -56,8 +56,14 @@ fn other_xid() -> XidData {
 }
 
 fn xid_of(sequence: u64) -> XidData {
-    let id =
-        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence, deadline_ms: 0, shared: false };
+    let id = TransactionId {
+        coordinator: CoordinatorId(1),
+        owner: OwnerId(2),
+        sequence,
+        deadline_ms: 0,
+        shared: false,
+        last_resource: None,
+    };
     XidData::of_branch(id, &BranchName::new("database").unwrap())
 }
 

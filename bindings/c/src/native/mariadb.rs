@@ -122,6 +122,7 @@ mod tests {
             sequence: 3,
             deadline_ms: 0,
             shared: false,
+            last_resource: None,
         };
         Xid { transaction: id, branch: BranchName::new("ma").unwrap() }
     }

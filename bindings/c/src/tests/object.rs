@@ -77,7 +77,14 @@ impl Program {
 
 /// A transaction of another program; undecided ones of owner 1 are left, others are rolled back.
 fn shared(owner: u64) -> TransactionId {
-    TransactionId { coordinator: COORDINATOR, owner: OwnerId(owner), sequence: 1, deadline_ms: 0, shared: true }
+    TransactionId {
+        coordinator: COORDINATOR,
+        owner: OwnerId(owner),
+        sequence: 1,
+        deadline_ms: 0,
+        shared: true,
+        last_resource: None,
+    }
 }
 
 /// A server took a vote, its answer was lost, the other program's commit decided, and the vote that was sent again was

@@ -15,7 +15,14 @@ use crate::manager::{Recovered, recover};
 use crate::resource::{Collected, Resource, Verb};
 
 fn prepare(scene: &Scene, coordinator: CoordinatorId, owner: u64, sequence: u64) -> TransactionId {
-    let transaction = TransactionId { coordinator, owner: OwnerId(owner), sequence, deadline_ms: 0, shared: false };
+    let transaction = TransactionId {
+        coordinator,
+        owner: OwnerId(owner),
+        sequence,
+        deadline_ms: 0,
+        shared: false,
+        last_resource: None,
+    };
     let resource = &scene.manager.resources[0];
     let name = XidData::of(&Xid { transaction, branch: resource.branch.clone() });
     assert_eq!(resource.call(Verb::Prepare, &name, TMNOFLAGS), XA_OK);
@@ -95,7 +102,14 @@ impl Resource for Listing {
 /// was committed, and the first, which commits before it, came with the next round.
 #[test]
 fn what_was_prepared_since_it_was_listed_is_committed_first_by_its_program() {
-    let id = TransactionId { coordinator: COORDINATOR, owner: OwnerId(9), sequence: 1, deadline_ms: 0, shared: false };
+    let id = TransactionId {
+        coordinator: COORDINATOR,
+        owner: OwnerId(9),
+        sequence: 1,
+        deadline_ms: 0,
+        shared: false,
+        last_resource: None,
+    };
     let names = ["monkey0", "monkey1"].map(|name| BranchName::new(name).unwrap());
     let [first, second] = names.clone().map(|branch| vec![Xid { transaction: id, branch }]);
     let memory = Memory::default();

@@ -54,6 +54,7 @@ impl Decisions for Memory {
             sequence,
             deadline_ms: begin.timeout.map_or(0, |timeout| timeout.as_secs()),
             shared: begin.sharing == Sharing::Shared,
+            last_resource: None,
         })
     }
 

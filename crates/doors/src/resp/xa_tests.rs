@@ -2,7 +2,7 @@
 //!
 //! May use: the fixture of `handle_tests.rs`. Must not know: sockets.
 
-use holdfast::{CoordinatorId, OwnerId, TransactionId};
+use holdfast::{CoordinatorId, LastResourceId, OwnerId, TransactionId};
 use proptest::prelude::*;
 
 use super::*;
@@ -126,8 +126,17 @@ fn owners_open_renew_and_end_and_a_connection_is_one_while_it_lasts() {
     let coordinator = CoordinatorId(u64::from_str_radix(words[2], 16).unwrap());
     let number: u64 = words[3].trim_start_matches(':').parse().unwrap();
     let id = |sequence, coordinator| {
-        TransactionId { coordinator, owner: OwnerId(number), sequence, deadline_ms: 0, shared: false }.to_string()
+        TransactionId {
+            coordinator,
+            owner: OwnerId(number),
+            sequence,
+            deadline_ms: 0,
+            shared: false,
+            last_resource: None,
+        }
+        .to_string()
     };
+    let with_last = TransactionId { last_resource: Some(LastResourceId(7)), ..id(3, coordinator).parse().unwrap() };
     let (mine, foreign) = (id(1, coordinator), id(1, CoordinatorId(coordinator.0 ^ 1)));
     fixture.check(&[
         (&format!("XA.OWNER RENEW {number}"), "+OK"),
@@ -137,6 +146,7 @@ fn owners_open_renew_and_end_and_a_connection_is_one_while_it_lasts() {
         (&format!("XA.OWNER END {number}"), "+OK"),
         (&format!("XA.OWNER RENEW {number}"), "-ABORTED the owner of the transaction has ended"),
         (&format!("XA.RECOVER {mine} {}", id(2, coordinator)), "*2 $8 rollback $6 commit"),
+        (&format!("XA.RECOVER {with_last}"), "*1 $13 last-resource"),
         (&format!("XA.COMMIT {mine} BRANCHES 1 pg"), "-ABORTED the owner of the transaction has ended"),
         ("XA.OWNER RENEW 99", "-ERR no owner was ever given the number 99"),
         ("XA.OWNER END x", "-ERR value is not an integer or out of range"),
@@ -302,7 +312,7 @@ fn what_makes_no_sense_is_refused_and_harms_nobody() {
         ),
         (&format!("XA.COMMIT {id} BRANCHES 1 {}", "x".repeat(100_000)), "-ERR a branch's name has 1 to 64 bytes"),
         (&format!("XA.COMMIT {id} BRANCHES 1 a/b"), "-ERR a branch's name is made of a-z A-Z 0-9 _ - ."),
-        (&format!("XA.COMMIT {cut} BRANCHES 1 a"), "-ERR a transaction's id has 48 characters behind `hfxa1.`"),
+        (&format!("XA.COMMIT {cut} BRANCHES 1 a"), "-ERR a transaction's id has 48 or 59 characters behind `hfxa1.`"),
         (&format!("XA.STATUS {changed}"), "-ERR the id's checksum is wrong: it was changed or cut on its way"),
         (&format!("XA.RECOVER {id} {}", "y".repeat(1_000_000)), "-ERR a transaction's id begins with `hfxa1.`"),
         ("XA.STATUS \"\"", "-ERR a transaction's id begins with `hfxa1.`"),

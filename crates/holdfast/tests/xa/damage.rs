@@ -37,7 +37,14 @@ fn after_damage_that_may_have_taken_a_decision_branches_are_left_alone_until_an_
     let lease = Lease::For(Duration::from_secs(1));
     let owner = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
     let coordinator = store.xa().coordinator();
-    let id = |owner, sequence| TransactionId { coordinator, owner, sequence, deadline_ms: 0, shared: false };
+    let id = |owner, sequence| TransactionId {
+        coordinator,
+        owner,
+        sequence,
+        deadline_ms: 0,
+        shared: false,
+        last_resource: None,
+    };
     let [lost, kept, open, other] = [1, 2, 3, 4].map(|sequence| id(owner, sequence));
     let past = TransactionId { sequence: 5, deadline_ms: 1, ..lost };
     let marker = "x".repeat(64);

@@ -72,7 +72,14 @@ fn begin(store: &Store) -> TransactionId {
 }
 
 fn of_owner(store: &Store, owner: OwnerId, sequence: u64) -> TransactionId {
-    TransactionId { coordinator: store.xa().coordinator(), owner, sequence, deadline_ms: 0, shared: false }
+    TransactionId {
+        coordinator: store.xa().coordinator(),
+        owner,
+        sequence,
+        deadline_ms: 0,
+        shared: false,
+        last_resource: None,
+    }
 }
 
 fn done(store: &Store, id: TransactionId, branch: &str) {
@@ -389,7 +396,7 @@ fn threads_that_decide_ask_and_change_agree() {
                 match verdict {
                     Verdict::Commit => found.push((*id, true)),
                     Verdict::Rollback => found.push((*id, false)),
-                    Verdict::Leave | Verdict::Foreign => {}
+                    Verdict::LastResource | Verdict::Leave | Verdict::Foreign => {}
                 }
             }
         }

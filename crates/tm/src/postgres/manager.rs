@@ -2,14 +2,17 @@
 //!
 //! May use: `branch`, tokio-postgres. Must not know: coordinators.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
-use xa::{BranchName, XaCode, Xid};
+use xa::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 
-use super::{PostgresTls, said, settled};
+use super::{PostgresTls, last, said, settled};
 use crate::branch::{Answer, BoxFuture, ResourceManager};
+use crate::last_resource::Kept;
 
 /// A PostgreSQL database. Every call makes a connection of its own and closes it.
 #[derive(Clone)]
@@ -105,6 +108,34 @@ impl ResourceManager for PostgresManager {
 
     fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
         Box::pin(self.complete(format!("ROLLBACK PREPARED '{xid}'")))
+    }
+
+    fn settle_last<'a>(
+        &'a self,
+        last: LastResourceId,
+        ids: &'a [TransactionId],
+    ) -> BoxFuture<'a, Result<Option<Vec<bool>>, String>> {
+        Box::pin(last::settle(self, last, ids))
+    }
+
+    fn kept(&self, age: Duration) -> BoxFuture<'_, Result<Vec<Kept>, String>> {
+        Box::pin(last::kept(self, age))
+    }
+
+    fn let_go<'a>(&'a self, ids: &'a [TransactionId]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let client = self.connect().await?;
+            let mut of: BTreeMap<LastResourceId, Vec<TransactionId>> = BTreeMap::new();
+            for id in ids {
+                if let Some(last) = id.last_resource {
+                    of.entry(last).or_default().push(*id);
+                }
+            }
+            for (last, ids) in of {
+                last::let_go(&client, last, &ids).await?;
+            }
+            Ok(())
+        })
     }
 
     fn check(&self) -> BoxFuture<'_, Vec<String>> {

@@ -66,6 +66,7 @@ fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
     let state = match reply.field("state")?.text()?.as_ref() {
         "committed" => State::Committed,
         "aborted" => State::Aborted,
+        "last-resource" => State::LastResource,
         "active" => State::Active,
         "doubtful" => State::Doubtful,
         _ => State::Unknown,

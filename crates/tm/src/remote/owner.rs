@@ -58,6 +58,7 @@ impl Owner {
             sequence: self.sequence,
             deadline_ms,
             shared: begin.sharing == Sharing::Shared,
+            last_resource: None,
         }
     }
 }

@@ -31,6 +31,9 @@ use work::{Side, Worker};
 
 /// A distributed transaction may take so many times as long as two local ones.
 const PRICE_MAX: f64 = 1.6;
+/// Who decides.
+const WORKS: [(Side, &str); 2] =
+    [(Side::Atomic, "the coordinator decides"), (Side::AtomicLast, "PostgreSQL is the last resource")];
 /// Of each side, before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
@@ -68,17 +71,23 @@ pub(crate) fn price(line: &Price) -> Result<()> {
     let remote = Arc::new(Remote::open(RemoteOptions::new(&serving.address.to_string()))?);
     for repetition in line.common.repetitions() {
         for threads in &line.threads {
-            let work = format!("PostgreSQL and MariaDB, {threads} threads");
+            // The two local ones are measured once for both.
+            let works = WORKS.map(|(side, what)| (side, format!("PostgreSQL and MariaDB, {what}, {threads} threads")));
             for side in in_turn(repetition) {
-                say(&format!("  {work}: {}", side.name()));
+                say(&format!("  {threads} threads: {side:?}"));
                 let run = |time| line.run(*threads, time, side, &databases, &remote);
                 run(WARM_UP)?;
                 let began = Instant::now();
                 let phases = run(Duration::from_secs_f64(line.seconds))?;
-                tell(&mut report, &work, side, &phases, began.elapsed());
+                let took = began.elapsed();
+                for (_, work) in works.iter().filter(|(of, _)| *of == side || !side.is_atomic()) {
+                    tell(&mut report, work, side, &phases, took);
+                }
             }
-            let mean = Figure { work: &work, figure: "transaction mean", unit: Unit::Nanos };
-            report.bar(mean, Bar::RatioBelow(PRICE_MAX));
+            for (_, work) in &works {
+                let mean = Figure { work, figure: "transaction mean", unit: Unit::Nanos };
+                report.bar(mean, Bar::RatioBelow(PRICE_MAX));
+            }
         }
     }
     databases.empty()?;
@@ -117,7 +126,7 @@ impl Price {
 }
 
 fn tell(report: &mut Report, work: &str, side: Side, phases: &Phases, took: Duration) {
-    let names = Side::ALL.map(Side::name);
+    let names = [Side::Atomic, Side::Local, Side::LocalAtOnce].map(Side::name);
     let mut add = |figure: &str, unit: Unit, sample: f64| {
         let of = Figure { work, figure, unit };
         report.sides(of, &names);
@@ -143,9 +152,9 @@ mod tests {
 
     #[test]
     fn every_side_comes_once_and_each_is_first_in_turn() {
-        let firsts: Vec<Side> = (0..3).filter_map(|repetition| in_turn(repetition).next()).collect();
+        let firsts: Vec<Side> = (0..4).filter_map(|repetition| in_turn(repetition).next()).collect();
         assert_eq!(firsts, Side::ALL);
         let all: Vec<Side> = in_turn(2).collect();
-        assert_eq!(all, [Side::ALL[2], Side::ALL[0], Side::ALL[1]]);
+        assert_eq!(all, [Side::ALL[2], Side::ALL[3], Side::ALL[0], Side::ALL[1]]);
     }
 }

@@ -41,6 +41,15 @@ impl<B: Branch> Branch for TimedBranch<B> {
         self.branch.commit_one_phase()
     }
 
+    fn commit_last<'a>(&'a mut self, others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
+        Box::pin(async {
+            let began = Instant::now();
+            let answer = self.branch.commit_last(others).await;
+            lock(&self.phases).since(self.commit, began);
+            answer
+        })
+    }
+
     fn commit(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async {
             let began = Instant::now();

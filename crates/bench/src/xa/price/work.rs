@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base::Random;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use tm::{Begin, BranchName, Coordinator, MysqlBranch, PostgresBranch, Remote};
+use tm::{Begin, BranchName, Coordinator, LastResource, MysqlBranch, PostgresBranch, Remote};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
@@ -20,8 +20,10 @@ use crate::workload::{Failure, Result};
 /// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// All or nothing.
+    /// All or nothing, as the coordinator decides.
     Atomic,
+    /// All or nothing, as PostgreSQL decides: it is the last resource.
+    AtomicLast,
     /// Two local ones, committed one after the other, as programs do.
     Local,
     /// Two local ones, committed at the same time.
@@ -29,11 +31,15 @@ pub(super) enum Side {
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 3] = [Self::Atomic, Self::Local, Self::LocalAtOnce];
+    pub(super) const ALL: [Self; 4] = [Self::Atomic, Self::AtomicLast, Self::Local, Self::LocalAtOnce];
+
+    pub(super) fn is_atomic(self) -> bool {
+        matches!(self, Self::Atomic | Self::AtomicLast)
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Atomic => "holdfast",
+            Self::Atomic | Self::AtomicLast => "holdfast",
             Self::Local => "two local ones",
             Self::LocalAtOnce => "two local ones, commits at once",
         }
@@ -67,11 +73,15 @@ impl Worker {
     async fn work(&mut self, time: Duration) -> Result<()> {
         let postgres = Arc::new(self.databases.postgres().await?);
         let mariadb = Arc::new(Mutex::new(self.databases.mariadb().await?));
+        let last = match self.side {
+            Side::AtomicLast => Some(self.databases.last_resource().await?),
+            _ => None,
+        };
         let until = Instant::now() + time;
         while Instant::now() < until {
             let began = Instant::now();
             match self.side {
-                Side::Atomic => self.atomic(&postgres, &mariadb).await?,
+                Side::Atomic | Side::AtomicLast => self.atomic(&postgres, &mariadb, last.as_ref()).await?,
                 Side::Local | Side::LocalAtOnce => self.local(&postgres, &mut *mariadb.lock().await).await?,
             }
             lock(&self.phases).since(Phase::Transaction, began);
@@ -79,9 +89,17 @@ impl Worker {
         Ok(())
     }
 
-    async fn atomic(&mut self, postgres: &Arc<Client>, mariadb: &Arc<Mutex<Conn>>) -> Result<()> {
+    async fn atomic(
+        &mut self,
+        postgres: &Arc<Client>,
+        mariadb: &Arc<Mutex<Conn>>,
+        last: Option<&Arc<dyn LastResource>>,
+    ) -> Result<()> {
         let began = Instant::now();
-        let mut transaction = self.coordinator.begin(Begin::default())?;
+        let mut transaction = match last {
+            Some(last) => self.coordinator.begin_with_last(Begin::default(), last)?,
+            None => self.coordinator.begin(Begin::default())?,
+        };
         let [here, there] = ["postgres", "mariadb"].map(BranchName::new);
         let (here, there) = (here?, there?);
         let branch = TimedBranch {
@@ -90,7 +108,10 @@ impl Worker {
             commit: Phase::CommitPostgres,
             phases: Arc::clone(&self.phases),
         };
-        transaction.enlist(&here, branch).await?;
+        match last {
+            Some(_) => transaction.enlist_last(&here, branch).await?,
+            None => transaction.enlist(&here, branch).await?,
+        }
         let branch = TimedBranch {
             branch: MysqlBranch::start(mariadb, &transaction.xid("mariadb")?).await?,
             prepare: Phase::PrepareMariaDb,

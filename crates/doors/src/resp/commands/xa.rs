@@ -175,6 +175,7 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
         sequence: own.begun,
         deadline_ms: store.xa().deadline_ms(timeout),
         shared,
+        last_resource: None,
     };
     call.session.xa_owner = Some(own);
     call.reply.text(&id.to_string());
@@ -399,6 +400,7 @@ pub(crate) fn recover(call: &mut Call<'_, '_>) -> Answer {
             call.reply.text(match verdict {
                 Verdict::Commit => "commit",
                 Verdict::Rollback => "rollback",
+                Verdict::LastResource => "last-resource",
                 Verdict::Leave => "leave",
                 Verdict::Foreign => "foreign",
             });
@@ -450,6 +452,7 @@ fn write_status(status: &Status, reply: &mut Reply) {
     reply.text(match status.state {
         State::Committed => "committed",
         State::Aborted => "aborted",
+        State::LastResource => "last-resource",
         State::Active => "active",
         State::Doubtful => "doubtful",
         State::Unknown => "unknown",

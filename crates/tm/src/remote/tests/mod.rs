@@ -345,6 +345,7 @@ fn verdicts_status_and_shared_transactions_are_asked_for_in_the_words_of_the_pro
         sequence: 9,
         deadline_ms: 0,
         shared: true,
+        last_resource: None,
     };
     let status = format!(
         "%4\r\n+id\r\n+{id}\r\n+state\r\n+committed\r\n+settled\r\n:7\r\n+branches\r\n*1\r\n*2\r\n+a\r\n+open\r\n"
