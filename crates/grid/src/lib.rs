@@ -16,8 +16,8 @@ mod worker;
 pub use backoff::Backoff;
 #[cfg(feature = "sql")]
 pub use mirror::{
-    Column, Database, DocumentTable, IdKind, Loaded, LoadedIds, Loader, Mapping, Mirror, MirrorOptions, MirrorStats,
-    NotThrough, Table,
+    Column, ColumnKind, ColumnTable, Columns, Database, DocumentTable, FieldColumn, IdKind, Loaded, LoadedIds, Loader,
+    Mapping, Mirror, MirrorOptions, MirrorStats, NotThrough, Rest, Table,
 };
 pub use near::{NearCache, NearStats};
 #[cfg(feature = "sql")]

@@ -10,7 +10,9 @@
 //!
 //! May use: `holdfast`, `tm` for connections. Must not know: workers, views.
 
+mod columns;
 mod follow;
+mod hex;
 mod load;
 mod table;
 mod target;
@@ -28,6 +30,7 @@ use tm::DatabaseTls;
 use tokio::sync::{Notify, watch};
 
 use crate::backoff::Backoff;
+pub use columns::{ColumnKind, ColumnTable, Columns, FieldColumn, Rest};
 pub use load::{Loaded, LoadedIds, Loader};
 pub use table::{Column, DocumentTable, IdKind, Mapping, Table};
 use target::Address;

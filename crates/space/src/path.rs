@@ -72,6 +72,14 @@ impl Path {
         &self.steps
     }
 
+    /// The names on the way, the document's own field first; of a `[*]` there is none.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Name(name) => Some(&**name),
+            Step::Items => None,
+        })
+    }
+
     /// Whether it may come to many values, which is to say, has a `[*]`.
     #[must_use]
     pub fn has_items(&self) -> bool {
@@ -241,6 +249,12 @@ mod tests {
             let first = expected.first().cloned().unwrap_or_default();
             assert_eq!(path.first(document.fields()).to_value(), first, "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_tells_its_names() {
+        let path = Path::parse("address.\"a.\"\"b\".lines[*].sku").unwrap();
+        assert_eq!(path.names().collect::<Vec<_>>(), ["address", "a.\"b", "lines", "sku"]);
     }
 
     #[test]

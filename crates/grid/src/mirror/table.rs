@@ -14,6 +14,13 @@ pub struct Column {
     pub sql_type: String,
 }
 
+/// Whether a column of this type has bytes.
+pub(super) fn has_bytes(sql_type: &str) -> bool {
+    let sql_type = sql_type.trim_start().to_ascii_lowercase();
+    let word = sql_type.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+    word == "bytea" || word.ends_with("blob") || word.ends_with("binary")
+}
+
 /// A table, whose first column is its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -33,7 +40,7 @@ impl Table {
 }
 
 /// How documents of a type become rows of a table, and back. Values travel as text, in the form that the target reads and writes
-/// for the column's type; `None` is NULL.
+/// for the column's type: times in UTC, and bytes as hexadecimal digits, in PostgreSQL behind `\x`. `None` is NULL.
 pub trait Mapping: Send + Sync {
     /// The table. Mirrors make it if it is not there.
     fn table(&self) -> &Table;
@@ -62,6 +69,13 @@ pub trait Mapping: Send + Sync {
     fn document(&self, key: &str, row: &[Option<&str>]) -> Result<Document>;
 }
 
+/// The database that a table is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Postgres,
+    MariaDb,
+}
+
 /// What the ids of a type are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdKind {
@@ -71,11 +85,43 @@ pub enum IdKind {
     String,
 }
 
+impl IdKind {
+    /// The type of a key that is made for it.
+    pub(super) fn sql_type(self, dialect: Dialect) -> &'static str {
+        match (self, dialect) {
+            (Self::Integer, _) => "bigint",
+            (Self::String, Dialect::Postgres) => "text",
+            // Else `a` and `A`, or `a` with a space behind it, would be one row.
+            (Self::String, Dialect::MariaDb) => "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+        }
+    }
+
+    /// The key of an id.
+    pub(super) fn key(self, id: ValueRef<'_>) -> Result<String> {
+        match (self, id) {
+            (Self::Integer, ValueRef::I64(number)) => Ok(number.to_string()),
+            (Self::String, ValueRef::String(text)) => Ok(text.to_owned()),
+            (_, other) => {
+                let text = format!("an id is {}, and the table's key is not: map it yourself", other.kind());
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+        }
+    }
+
+    /// The id of a key.
+    pub(super) fn id(self, key: &str) -> Option<Value> {
+        match self {
+            Self::Integer => key.parse().map(Value::I64).ok(),
+            Self::String => Some(key.into()),
+        }
+    }
+}
+
 /// The mapping for who wants none of his own: a table named as the type is, with the columns `id`, and `document` as `jsonb`, in
 /// MariaDB as `json`.
 ///
-/// What JSON does not have is in the document as the space's JSON tells it; `jsonb` keeps numbers as they are written, and
-/// refuses strings with the character 0.
+/// What JSON does not have is in the document as the space's JSON tells it. `jsonb` keeps the digits of numbers, but has no `-0.0`, and an integer for a
+/// floating-point number from 10^16 on without a fraction; it refuses strings with the character 0.
 #[derive(Debug, Clone)]
 pub struct DocumentTable {
     table: Table,
@@ -89,8 +135,7 @@ impl DocumentTable {
     #[must_use]
     pub fn of(definition: &Definition, id: IdKind) -> Self {
         let column = |name: &str, sql_type: &str| Column { name: name.to_owned(), sql_type: sql_type.to_owned() };
-        let sql_type = if id == IdKind::Integer { "bigint" } else { "text" };
-        let key = column("id", sql_type);
+        let key = column("id", id.sql_type(Dialect::Postgres));
         let table = Table { name: definition.name.clone(), key, columns: vec![column("document", "jsonb")] };
         Self { table, id_field: definition.id.clone(), id, has_unique_ids: false }
     }
@@ -111,10 +156,7 @@ impl DocumentTable {
     /// The same to MariaDB.
     #[must_use]
     pub fn in_mariadb(mut self) -> Self {
-        if self.id == IdKind::String {
-            // Else `a` and `A`, or `a` with a space behind it, would be one row.
-            self.table.key.sql_type = "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin".to_owned();
-        }
+        self.table.key.sql_type = self.id.sql_type(Dialect::MariaDb).to_owned();
         self.table.columns.iter_mut().for_each(|column| column.sql_type = "json".to_owned());
         self
     }
@@ -130,14 +172,7 @@ impl Mapping for DocumentTable {
     }
 
     fn key(&self, id: ValueRef<'_>) -> Result<String> {
-        match (self.id, id) {
-            (IdKind::Integer, ValueRef::I64(number)) => Ok(number.to_string()),
-            (IdKind::String, ValueRef::String(text)) => Ok(text.to_owned()),
-            (_, other) => {
-                let text = format!("an id is {}, and the table's key is not: map it yourself", other.kind());
-                Err(Error::new(ErrorKind::Invalid, text))
-            }
-        }
+        self.id.key(id)
     }
 
     fn row(&self, document: &Document) -> Result<Vec<Option<String>>> {
@@ -148,10 +183,7 @@ impl Mapping for DocumentTable {
         let invalid = || Error::new(ErrorKind::Invalid, format!("the row {key} has no document"));
         let json = row.first().copied().flatten().ok_or_else(invalid)?;
         let document = Document::from_json(json.as_bytes())?;
-        let id = match self.id {
-            IdKind::Integer => Value::I64(key.parse().map_err(|_| invalid())?),
-            IdKind::String => Value::from(key),
-        };
+        let id = self.id.id(key).ok_or_else(invalid)?;
         if document.get(&self.id_field) == Some(id.stored().get()) {
             return Ok(document);
         }

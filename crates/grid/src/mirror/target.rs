@@ -113,7 +113,9 @@ impl Address {
         let down = |database: &str, reason: String| Error::new(ErrorKind::Unavailable, format!("{database}: {reason}"));
         Ok(match self {
             Self::Postgres(manager) => {
-                Target::Postgres(manager.connect().await.map_err(|reason| down("PostgreSQL", reason))?)
+                let client = manager.connect().await.map_err(|reason| down("PostgreSQL", reason))?;
+                postgres::begin_session(&client).await?;
+                Target::Postgres(client)
             }
             Self::MariaDb(manager) => {
                 let mut connection = manager.connect().await.map_err(|reason| down("MariaDB", reason))?;

@@ -12,7 +12,8 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Value};
 
 use super::{Failure, READ_ROWS, Row, Stands, Step};
-use crate::mirror::table::{Column, Table};
+use crate::mirror::hex;
+use crate::mirror::table::{Column, Table, has_bytes};
 
 /// Rows of one statement: so many that the way there and back counts for little.
 const ROWS_MAX: usize = 500;
@@ -30,9 +31,10 @@ pub(super) fn parse(target: &str) -> Result<Opts> {
     })
 }
 
-/// What mirrors rest on: values that do not fit are errors, and locks are of rows that are there.
+/// What mirrors rest on: values that do not fit are errors, times are in UTC, and locks are of rows that are there.
 pub(super) async fn begin_session(connection: &mut Conn) -> Result<()> {
     run(connection, "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')").await?;
+    run(connection, "SET SESSION time_zone = '+00:00'").await?;
     run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await
 }
 
@@ -74,6 +76,17 @@ fn key_value(column: &Column, key: &str) -> Value {
         (true, _, Ok(number)) => Value::UInt(number),
         _ => Value::from(key),
     }
+}
+
+/// A value of another column. Of bytes no text is made by the database, nor are they made of one.
+fn value(column: &Column, text: &str) -> std::result::Result<Value, Failure> {
+    if !has_bytes(&column.sql_type) {
+        return Ok(Value::from(text));
+    }
+    hex::decode(text).map(Value::Bytes).ok_or_else(|| {
+        let text = format!("the bytes for the column {} are no hexadecimal digits", column.name);
+        Failure::Refused(Error::new(ErrorKind::Invalid, text))
+    })
 }
 
 /// `?, ?, ?`
@@ -169,11 +182,10 @@ pub(super) async fn move_bookmark(connection: &mut Conn, name: &str, from: &str,
 /// Takes steps of one kind, each key once.
 pub(super) async fn take(connection: &mut Conn, table: &Table, run: &[Step]) -> std::result::Result<(), Failure> {
     for part in parts(run, 1 + table.columns.len()) {
-        let taken = match part.first() {
-            Some(Step::Put { .. }) => put(connection, table, part).await,
-            _ => remove(connection, table, part).await,
-        };
-        taken.map_err(|error| failure(&error))?;
+        match part.first() {
+            Some(Step::Put { .. }) => put(connection, table, part).await?,
+            _ => remove(connection, table, part).await?,
+        }
     }
     Ok(())
 }
@@ -201,28 +213,32 @@ fn parts(mut run: &[Step], width: usize) -> Vec<&[Step]> {
 }
 
 /// The values of the columns behind the key. A row that is too short has NULL in the others.
-fn values<'r>(table: &Table, row: &'r [Option<String>]) -> impl Iterator<Item = Value> + use<'r> {
-    let width = table.columns.len();
-    let null = std::iter::repeat_n(Value::NULL, width.saturating_sub(row.len()));
-    row.iter().take(width).map(|value| value.as_deref().map_or(Value::NULL, Value::from)).chain(null)
+fn values(table: &Table, row: &[Option<String>]) -> std::result::Result<Vec<Value>, Failure> {
+    let texts = row.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+    let each =
+        table.columns.iter().zip(texts).map(|(column, text)| text.map_or(Ok(Value::NULL), |it| value(column, it)));
+    each.collect()
 }
 
-async fn put(connection: &mut Conn, table: &Table, part: &[Step]) -> mysql_async::Result<()> {
+async fn put(connection: &mut Conn, table: &Table, part: &[Step]) -> std::result::Result<(), Failure> {
+    let failure = |error: mysql_async::Error| failure(&error);
     let (name, key) = (name_of(table), quoted(&table.key.name));
     let keys: Vec<Value> = part.iter().map(|step| key_value(&table.key, step.key())).collect();
     let find = format!("SELECT CAST({key} AS CHAR) FROM {name} WHERE {key} IN ({}) FOR UPDATE", places(keys.len()));
-    let there: Vec<String> = connection.exec(find, Params::Positional(keys)).await?;
+    let there: Vec<String> = connection.exec(find, Params::Positional(keys)).await.map_err(failure)?;
     let there: BTreeSet<String> = there.into_iter().collect();
     let (old, new): (Vec<&Step>, Vec<&Step>) = part.iter().partition(|step| there.contains(step.key()));
     if !new.is_empty() {
         let names: Vec<String> = table.all().map(|column| quoted(&column.name)).collect();
         let row = format!("({})", places(names.len()));
         let sql = format!("INSERT INTO {name} ({}) VALUES {}", names.join(", "), vec![row; new.len()].join(", "));
-        let all = new.iter().filter_map(|step| match step {
-            Step::Put { key, row } => Some(std::iter::once(key_value(&table.key, key)).chain(values(table, row))),
-            Step::Remove { .. } => None,
-        });
-        connection.exec_drop(sql, Params::Positional(all.flatten().collect())).await?;
+        let mut all = Vec::with_capacity(names.len() * new.len());
+        for step in new {
+            let Step::Put { key, row } = step else { continue };
+            all.push(key_value(&table.key, key));
+            all.extend(values(table, row)?);
+        }
+        connection.exec_drop(sql, Params::Positional(all)).await.map_err(failure)?;
     }
     if table.columns.is_empty() {
         return Ok(());
@@ -231,22 +247,28 @@ async fn put(connection: &mut Conn, table: &Table, part: &[Step]) -> mysql_async
     let sql = format!("UPDATE {name} SET {} WHERE {key} = ?", sets.join(", "));
     for step in old {
         let Step::Put { key, row } = step else { continue };
-        let all = values(table, row).chain(std::iter::once(key_value(&table.key, key)));
-        connection.exec_drop(sql.as_str(), Params::Positional(all.collect())).await?;
+        let mut all = values(table, row)?;
+        all.push(key_value(&table.key, key));
+        connection.exec_drop(sql.as_str(), Params::Positional(all)).await.map_err(failure)?;
     }
     Ok(())
 }
 
-async fn remove(connection: &mut Conn, table: &Table, part: &[Step]) -> mysql_async::Result<()> {
+async fn remove(connection: &mut Conn, table: &Table, part: &[Step]) -> std::result::Result<(), Failure> {
     let (name, key) = (name_of(table), quoted(&table.key.name));
     let keys: Vec<Value> = part.iter().map(|step| key_value(&table.key, step.key())).collect();
     let sql = format!("DELETE FROM {name} WHERE {key} IN ({})", places(keys.len()));
-    connection.exec_drop(sql, Params::Positional(keys)).await
+    connection.exec_drop(sql, Params::Positional(keys)).await.map_err(|error| failure(&error))
 }
 
 /// What selects rows, as text.
 fn select(table: &Table) -> String {
-    let columns: Vec<String> = table.all().map(|it| format!("CAST({} AS CHAR)", quoted(&it.name))).collect();
+    let text = |column: &Column, is_key: bool| {
+        let function = if has_bytes(&column.sql_type) && !is_key { "HEX({})" } else { "CAST({} AS CHAR)" };
+        function.replace("{}", &quoted(&column.name))
+    };
+    let columns = table.columns.iter().map(|column| text(column, false));
+    let columns: Vec<String> = std::iter::once(text(&table.key, true)).chain(columns).collect();
     format!("SELECT {} FROM {}", columns.join(", "), name_of(table))
 }
 
@@ -302,6 +324,20 @@ mod tests {
         assert_eq!(lengths(&vec![put(1); 30], 6000), [10, 10, 10]);
         assert_eq!(lengths(&[put(3 << 20), put(3 << 20), put(9 << 20), put(1)], 3), [1, 1, 1, 1]);
         assert_eq!(lengths(&[], 3), [0; 0]);
+    }
+
+    #[test]
+    fn bytes_travel_as_hexadecimal_digits() {
+        let column = |sql_type: &str| Column { name: "scan".to_owned(), sql_type: sql_type.to_owned() };
+        for binary in ["longblob", "BLOB", "varbinary(16)", "binary (2) NOT NULL"] {
+            assert_eq!(value(&column(binary), "00fF").unwrap(), Value::Bytes(vec![0, 255]), "{binary}");
+            assert!(matches!(value(&column(binary), "x"), Err(Failure::Refused(_))), "{binary}");
+        }
+        for text in ["longtext", "varchar(9) COLLATE utf8mb4_bin", "varchar(9) CHARACTER SET binary"] {
+            assert_eq!(value(&column(text), "00").unwrap(), Value::Bytes(b"00".to_vec()), "{text}");
+        }
+        let table = Table { name: "a".to_owned(), key: column("varbinary(9)"), columns: vec![column("blob")] };
+        assert_eq!(select(&table), "SELECT CAST(`scan` AS CHAR), HEX(`scan`) FROM `a`");
     }
 
     #[test]

@@ -69,6 +69,12 @@ fn name_of(table: &Table) -> String {
     table.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
 }
 
+/// What values of a row rest on: they travel as text, in one form whatever the server's settings are.
+pub(super) async fn begin_session(client: &Client) -> Result<()> {
+    let sql = "SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO'; SET extra_float_digits TO 1; SET bytea_output TO 'hex'";
+    run(client, sql).await
+}
+
 pub(super) async fn run(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(|error| down(&error))
 }
