@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use doors::ReadThrough;
 use doors::numbers::MirrorNumbers;
-use grid::{Backoff, DocumentTable, Loader, Mirror, MirrorOptions, MirrorStats};
+use grid::{Backoff, ColumnTable, DocumentTable, Loader, Mapping, Mirror, MirrorOptions, MirrorStats};
+use holdfast::space::Definition;
 use holdfast::{Error, ErrorKind, Result, Store};
 
 use crate::config;
@@ -149,6 +150,33 @@ impl Drop for Mirrors {
     }
 }
 
+/// How documents of the type are rows, as the configuration says.
+fn mapping(plan: &config::Mirror, definition: &Definition) -> Result<Arc<dyn Mapping>> {
+    let table = plan.table.as_ref().unwrap_or(&definition.name);
+    Ok(match &plan.columns {
+        Some(columns) => {
+            let mut mapping = ColumnTable::of(definition, plan.id, columns.clone())?.in_table(table);
+            if plan.is_in_mariadb() {
+                mapping = mapping.in_mariadb();
+            }
+            if plan.unique_ids {
+                mapping = mapping.with_unique_ids();
+            }
+            Arc::new(mapping)
+        }
+        None => {
+            let mut mapping = DocumentTable::of(definition, plan.id).in_table(table);
+            if plan.is_in_mariadb() {
+                mapping = mapping.in_mariadb();
+            }
+            if plan.unique_ids {
+                mapping = mapping.with_unique_ids();
+            }
+            Arc::new(mapping)
+        }
+    })
+}
+
 impl Watched {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,18 +226,9 @@ impl Watched {
     fn begin(&self) -> Result<Arc<Mirror>> {
         let plan = &self.plan;
         let entries = self.store.space(&plan.space).entries(&plan.type_name)?;
-        let mut mapping = DocumentTable::of(&entries.definition(), plan.id);
-        if plan.is_in_mariadb() {
-            mapping = mapping.in_mariadb();
-        }
-        if let Some(table) = &plan.table {
-            mapping = mapping.in_table(table);
-        }
-        if plan.unique_ids {
-            mapping = mapping.with_unique_ids();
-        }
+        let mapping = mapping(plan, &entries.definition())?;
         let options = MirrorOptions { target: plan.database.clone(), ..MirrorOptions::new(&plan.name, "") };
-        let mirror = Arc::new(Mirror::start(&entries, Arc::new(mapping), options)?);
+        let mirror = Arc::new(Mirror::start(&entries, mapping, options)?);
         let loader = self.asks.is_some().then(|| Loader::beside(&self.store, &mirror)).transpose()?;
         let mut state = self.state();
         state.loader = loader.map(Arc::new);
@@ -358,5 +377,45 @@ impl Watched {
         let state = self.state();
         let waited = self.changed.wait_timeout_while(state, time, |state| !state.stops);
         waited.unwrap_or_else(PoisonError::into_inner).0.stops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grid::{ColumnKind, Columns, Database, FieldColumn, IdKind, Rest};
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_what_the_configuration_says() {
+        let total = FieldColumn::new("total", ColumnKind::Json);
+        let columns = Columns { key: "number".to_owned(), fields: vec![total], rest: Rest::Refused };
+        let plan = |columns: Option<Columns>| config::Mirror {
+            name: "orders".to_owned(),
+            space: "shop".to_owned(),
+            type_name: "order".to_owned(),
+            database: Database::new("host=db"),
+            table: Some("archive.orders".to_owned()),
+            id: IdKind::String,
+            columns,
+            unique_ids: true,
+            load: false,
+            read_through: false,
+        };
+        for (columns, names) in [(None, ["id", "document"]), (Some(columns), ["number", "total"])] {
+            for (address, json) in [("host=db", "jsonb"), ("mysql://db/shop", "json")] {
+                let plan = config::Mirror { database: Database::new(address), ..plan(columns.clone()) };
+                let mapping = mapping(&plan, &Definition::new("shop", "order")).unwrap();
+                let table = mapping.table();
+                let found = [table.key.name.as_str(), table.columns[0].name.as_str()];
+                assert_eq!((table.name.as_str(), found), ("archive.orders", names));
+                assert_eq!(table.columns[0].sql_type, json);
+                assert_eq!(table.key.sql_type == "text", json == "jsonb");
+                assert!(mapping.has_unique_ids());
+                let plain = config::Mirror { table: None, unique_ids: false, ..plan };
+                let mapping = super::mapping(&plain, &Definition::new("shop", "order")).unwrap();
+                assert_eq!((mapping.table().name.as_str(), mapping.has_unique_ids()), ("order", false));
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod bookmark_tests;
 #[path = "../transactions/certificates.rs"]
 mod certificates;
+mod column_tests;
 #[allow(dead_code, reason = "these tests prepare nothing")]
 #[path = "../transactions/databases.rs"]
 mod databases;

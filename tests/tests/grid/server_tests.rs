@@ -27,7 +27,7 @@ fn write(client: &mut Client, id: i64, total: i64) {
 }
 
 /// The JSON of an entry.
-fn document_of(entry: &Value) -> String {
+pub(crate) fn document_of(entry: &Value) -> String {
     let Value::Array(parts) = entry else { panic!("{entry:?}") };
     let json = parts.iter().filter_map(Value::bytes).find(|bytes| bytes.starts_with(b"{")).unwrap();
     String::from_utf8(json.to_vec()).unwrap()
@@ -52,14 +52,14 @@ fn is_the_same(database: &Database, server: &Server) -> bool {
     until(LONG, || (database.table() == wanted).then_some(())).is_some()
 }
 
-fn metric(server: &Server, name: &str) -> u64 {
+pub(crate) fn metric(server: &Server, name: &str) -> u64 {
     let line = format!("holdfast_mirror_{name}{{mirror=\"orders\"}} ");
     let text = http_get(server.http(), "/metrics");
     let found = text.lines().find_map(|it| it.strip_prefix(&line));
     found.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
 }
 
-fn is_said(server: &Server, words: &str) -> bool {
+pub(crate) fn is_said(server: &Server, words: &str) -> bool {
     server.output().wait_for(LONG, |line| line.contains(words).then_some(())).is_some()
 }
 

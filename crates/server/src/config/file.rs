@@ -184,6 +184,10 @@ pub(crate) struct MirrorTable {
     pub(crate) address_file: Option<PathBuf>,
     pub(crate) table: Option<String>,
     pub(crate) id: Option<IdWord>,
+    pub(crate) key: Option<String>,
+    pub(crate) columns: Vec<MirrorColumnTable>,
+    pub(crate) rest: Option<String>,
+    pub(crate) leave_out: Option<bool>,
     pub(crate) unique_ids: Option<bool>,
     pub(crate) load: Option<bool>,
     pub(crate) read_through: Option<bool>,
@@ -195,6 +199,31 @@ pub(crate) struct MirrorTable {
 pub(crate) enum IdWord {
     Integer,
     String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MirrorColumnTable {
+    pub(crate) name: Option<String>,
+    pub(crate) field: Option<String>,
+    pub(crate) kind: Option<KindWord>,
+    pub(crate) scale: Option<i64>,
+    #[serde(rename = "type")]
+    pub(crate) sql_type: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KindWord {
+    Integer,
+    Double,
+    Decimal,
+    String,
+    Boolean,
+    Timestamp,
+    Nanoseconds,
+    Bytes,
+    Json,
 }
 
 #[derive(Default, Deserialize)]

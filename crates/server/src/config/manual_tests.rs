@@ -78,6 +78,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     }
     assert_eq!(words("ledger_compression")[2], format!("\"{}\"", holdfast::Options::default().ledger_compression));
     assert_eq!(words("compression")[2], format!("\"{}\"", holdfast::Options::default().compression));
+    assert_eq!(words("mirrors.columns.scale")[3], format!("{} to {}", columns::SCALE.start(), columns::SCALE.end()));
     assert_eq!(words("compaction.schedule")[2], format!("\"{}\"", When::default()));
 }
 
@@ -94,6 +95,7 @@ fn the_manual_names_every_key_and_no_other() {
             ["users"] => format!("[[users]]\n{name} = {value}"),
             ["series", "retention"] => format!("[[series.retention]]\n{name} = {value}"),
             ["mirrors"] => format!("[[mirrors]]\n{name} = {value}"),
+            ["mirrors", "columns"] => format!("[[mirrors]]\n[[mirrors.columns]]\n{name} = {value}"),
             ["mirrors", "tls"] => format!("[[mirrors]]\ntls = {{ {name} = {value} }}"),
             ["users", "buckets"] => format!("[[users]]\nbuckets = [{{ {name} = {value} }}]"),
             table => format!("[{}]\n{name} = {value}", table.join(".")),
@@ -116,12 +118,13 @@ fn the_manual_names_every_key_and_no_other() {
         "[script]\n",
         "[xa]\n",
         "[[mirrors]]\n",
+        "[[mirrors]]\n[[mirrors.columns]]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
-        let prefix = table.trim().trim_matches(['[', ']']);
-        let tables = "tree compaction scrub limits resp http line series retention space script tls xa mirrors";
+        let prefix = table.lines().last().unwrap_or_default().trim_matches(['[', ']']);
+        let tables = "tree compaction scrub limits resp http line series retention space script tls xa mirrors columns";
         for key in keys.filter(|key| tables.split(' ').all(|table| table != *key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");

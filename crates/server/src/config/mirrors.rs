@@ -1,13 +1,14 @@
 //! The keys of mirrors: which type follows into which table of which database.
 //!
-//! May use: `reading`, `file`, `grid`, `tm` for certificates. Must not know: how mirrors run.
+//! May use: `reading`, `file`, `columns`, `grid`, `tm` for certificates. Must not know: how mirrors run.
 
 use std::fs;
 use std::path::PathBuf;
 
-use grid::{Database, IdKind};
+use grid::{Columns, Database, IdKind};
 use tm::{DatabaseTls, Identity};
 
+use super::columns::{self, ColumnKeys};
 use super::error::ConfigError;
 use super::file::{IdWord, MirrorTable, MirrorTlsTable};
 use super::reading::Reading;
@@ -29,6 +30,8 @@ pub(crate) struct Mirror {
     /// Called as the type when it is `None`.
     pub(crate) table: Option<String>,
     pub(crate) id: IdKind,
+    /// Documents are in one column when it is `None`.
+    pub(crate) columns: Option<Columns>,
     pub(crate) unique_ids: bool,
     /// Whether rows become entries at the start.
     pub(crate) load: bool,
@@ -49,7 +52,7 @@ fn is_mariadb(address: &str) -> bool {
 
 /// What is in force, without addresses, in which passwords may be.
 pub(super) fn describe(mirrors: &[Mirror]) -> Vec<String> {
-    let each = mirrors.iter().map(|mirror| {
+    let each = mirrors.iter().flat_map(|mirror| {
         let database = if mirror.is_in_mariadb() { "MariaDB" } else { "PostgreSQL" };
         let table = mirror.table.as_ref().unwrap_or(&mirror.type_name);
         let (name, space, of) = (&mirror.name, &mirror.space, &mirror.type_name);
@@ -59,7 +62,9 @@ pub(super) fn describe(mirrors: &[Mirror]) -> Vec<String> {
             (false, true) => ", which is read through",
             (false, false) => "",
         };
-        format!("mirror {name}: {of} of space {space} into the table {table} of {database}{loads}")
+        let first = format!("mirror {name}: {of} of space {space} into the table {table} of {database}{loads}");
+        let columns = mirror.columns.as_ref().map(columns::describe);
+        std::iter::once(first).chain(columns.map(|columns| format!("mirror {name}: {columns}")))
     });
     each.collect()
 }
@@ -113,6 +118,10 @@ impl Reading<'_> {
                 return Err(missing(&key("address"), what));
             }
         };
+        let (load, read_through) = (table.load.unwrap_or(false), table.read_through.unwrap_or(false));
+        let MirrorTable { key: key_name, columns, rest, leave_out, .. } = table;
+        let keys = ColumnKeys { key: key_name, columns, rest, leave_out, comes_back: load || read_through };
+        let columns = self.columns(&name, keys)?;
         let tls = table.tls.map(|tls| self.database_tls(&key("tls"), tls)).transpose()?;
         let database = Database { address, tls };
         database.check().map_err(|error| self.wrong(&key("address"), error.to_string()))?;
@@ -125,9 +134,10 @@ impl Reading<'_> {
                 IdWord::Integer => IdKind::Integer,
                 IdWord::String => IdKind::String,
             },
+            columns,
             unique_ids: table.unique_ids.unwrap_or(false),
-            load: table.load.unwrap_or(false),
-            read_through: table.read_through.unwrap_or(false),
+            load,
+            read_through,
             name,
         })
     }

@@ -5,6 +5,7 @@
 //! May use: the facade, the doors' options, profiles of `tm`, databases of `grid`. Must not know: how the program starts and stops.
 
 mod bind;
+mod columns;
 mod error;
 mod file;
 mod line;
