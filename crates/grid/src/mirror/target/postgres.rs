@@ -69,6 +69,22 @@ fn name_of(table: &Table) -> String {
     table.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
 }
 
+/// The type that text is cast to for a column of this type: a cast to `varchar(9)` cuts off what is longer, without a word, and only what
+/// is assigned to a column of it is refused.
+fn cast(sql_type: &str) -> String {
+    let lower = sql_type.trim_start().to_ascii_lowercase();
+    let word = lower.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+    let without_length = match word {
+        "varchar" => "varchar",
+        "character" | "char" | "nchar" | "national" | "bpchar" if lower.contains("varying") => "varchar",
+        "character" | "char" | "nchar" | "national" | "bpchar" => "bpchar",
+        "bit" | "varbit" => "varbit",
+        _ => return sql_type.to_owned(),
+    };
+    let array = lower.split_once('[').map_or_else(String::new, |(_, behind)| format!("[{behind}"));
+    format!("{without_length}{array}")
+}
+
 /// What values of a row rest on: they travel as text, in one form whatever the server's settings are.
 pub(super) async fn begin_session(client: &Client) -> Result<()> {
     let sql = "SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO'; SET extra_float_digits TO 1; SET bytea_output TO 'hex'";
@@ -159,7 +175,7 @@ async fn put(client: &Client, table: &Table, run: &[Step]) -> std::result::Resul
         parts.collect::<Vec<_>>().join(", ")
     };
     let names = each(&|_, name, _| name.to_owned());
-    let values = each(&|number, _, sql_type| format!("c{number}::{sql_type}"));
+    let values = each(&|number, _, sql_type| format!("c{number}::{}", cast(sql_type)));
     let arrays = each(&|number, _, _| format!("${}::text[]", number + 1));
     let aliases = each(&|number, _, _| format!("c{number}"));
     let sets: Vec<String> = table.columns.iter().map(|it| format!("{0} = EXCLUDED.{0}", quoted(&it.name))).collect();
@@ -175,7 +191,7 @@ async fn put(client: &Client, table: &Table, run: &[Step]) -> std::result::Resul
 
 async fn remove(client: &Client, table: &Table, run: &[Step]) -> std::result::Result<(), tokio_postgres::Error> {
     let keys: Vec<&str> = run.iter().map(Step::key).collect();
-    let (name, key, key_type) = (name_of(table), quoted(&table.key.name), &table.key.sql_type);
+    let (name, key, key_type) = (name_of(table), quoted(&table.key.name), cast(&table.key.sql_type));
     let sql = format!("DELETE FROM {name} WHERE {key} IN (SELECT k::{key_type} FROM unnest($1::text[]) AS r(k))");
     client.execute(&sql, &[&keys]).await.map(|_| ())
 }
@@ -219,7 +235,7 @@ pub(super) async fn rows(client: &mut Client, table: &Table, each: &mut dyn FnMu
 }
 
 pub(super) async fn rows_of(client: &Client, table: &Table, keys: &[String]) -> Result<Vec<Row>> {
-    let (name, key_type) = (quoted(&table.key.name), &table.key.sql_type);
+    let (name, key_type) = (quoted(&table.key.name), cast(&table.key.sql_type));
     let sql = format!("{} WHERE {name} = ANY($1::text[]::{key_type}[])", select(table));
     // A text with that character is in no column, and the server would refuse the others with it.
     let keys: Vec<&String> = keys.iter().filter(|key| !key.contains('\0')).collect();
@@ -231,6 +247,25 @@ pub(super) async fn rows_of(client: &Client, table: &Table, keys: &[String]) -> 
 mod tests {
     use super::*;
     use crate::mirror::table::Column;
+
+    #[test]
+    fn nothing_is_cast_to_a_length() {
+        for (sql_type, wanted) in [
+            ("varchar(9)", "varchar"),
+            ("Character Varying (9)", "varchar"),
+            ("national character varying(9)", "varchar"),
+            ("char(9)", "bpchar"),
+            ("char", "bpchar"),
+            ("varchar(9)[]", "varchar[]"),
+            ("bit(3)", "varbit"),
+            ("bit varying(3)", "varbit"),
+            ("numeric(12, 2)", "numeric(12, 2)"),
+            ("text", "text"),
+            ("shop.state", "shop.state"),
+        ] {
+            assert_eq!(cast(sql_type), wanted);
+        }
+    }
 
     #[test]
     fn names_are_quoted_and_schemas_are_names_of_their_own() {
