@@ -261,6 +261,41 @@ fn ids_are_compared_as_they_are_written_and_no_row_is_taken_for_another() {
     assert_eq!(pages.count(&Wanted::all()).unwrap(), 4);
 }
 
+/// MariaDB gives some refusals of values a SQLSTATE that says nothing of them. They were taken for a database that is away.
+#[test]
+fn a_row_that_the_table_refuses_is_invalid_whatever_mariadb_calls_it() {
+    let mariadb = MariaDb::start();
+    let mut database = Database::connect(&mariadb);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    database.run(SCHEMA);
+    let running = mirror(&orders, &mariadb);
+    write_through(&running, &store, &orders, &order(1, 10)).unwrap();
+    for (column, says) in [
+        ("word enum('10') GENERATED ALWAYS AS (JSON_VALUE(document, '$.total')) STORED", "Data truncated"),
+        ("word tinyint GENERATED ALWAYS AS (JSON_VALUE(document, '$.total')) STORED", "Out of range"),
+        ("word varchar(1) GENERATED ALWAYS AS (JSON_VALUE(document, '$.total')) STORED", "Data too long"),
+        (
+            "word bigint GENERATED ALWAYS AS (CONCAT('x', JSON_VALUE(document, '$.total'))) STORED",
+            "Incorrect integer value",
+        ),
+        ("word bigint CHECK (JSON_VALUE(document, '$.total') < 100)", "CONSTRAINT"),
+        ("word varchar(10) NOT NULL", "doesn't have a default value"),
+    ] {
+        // Of the row that is there nothing is asked.
+        database.run(&["SET sql_mode = ''", &format!("ALTER TABLE `order` ADD {column}"), "SET sql_mode = DEFAULT"]);
+        match write_through(&running, &store, &orders, &order(2, 1000)).unwrap_err() {
+            NotThrough::Nothing(error) => {
+                assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(says), "{error}");
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!((entries(&orders), database.table()), (vec![(1, 10)], vec![(1, 10)]));
+        database.run(&["ALTER TABLE `order` DROP word"]);
+    }
+    assert_eq!(running.stop().failures, 0, "a refusal is no failure of the target");
+}
+
 #[test]
 fn a_table_without_transactions_is_refused_with_what_to_do() {
     let mariadb = MariaDb::start();

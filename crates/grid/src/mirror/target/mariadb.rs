@@ -52,10 +52,10 @@ fn failure(error: &mysql_async::Error) -> Failure {
     if matches!(server.code, 1213 | 1205 | 1613 | 1614 | 1053 | 1317 | 1927) {
         return Failure::Down(down(error));
     }
-    let kind = match server.state.get(..2) {
-        Some("22" | "23" | "42" | "44" | "45") => ErrorKind::Invalid,
-        _ => ErrorKind::Unavailable,
-    };
+    // Truncated data, a column without a default, a wrong value, wrong JSON: their SQLSTATEs say nothing of the row.
+    let is_of_row = matches!(server.code, 1265 | 1364 | 1366 | 1525 | 4038);
+    let is_refused = is_of_row || matches!(server.state.get(..2), Some("22" | "23" | "42" | "44" | "45"));
+    let kind = if is_refused { ErrorKind::Invalid } else { ErrorKind::Unavailable };
     Failure::Refused(Error::new(kind, format!("MariaDB: {}", server.message)))
 }
 
