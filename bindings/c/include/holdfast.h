@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Bytes that a transaction's id takes as text, with the zero at its end. */
-#define HOLDFAST_ID_SIZE 64
+#define HOLDFAST_ID_SIZE 80
 
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2

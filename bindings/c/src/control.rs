@@ -300,6 +300,9 @@ impl Thread {
             last_error::set(format!("the coordinator does not begin a transaction: {error}"));
             if error.kind == ErrorKind::Unavailable { XAER_RMERR } else { XAER_RMFAIL }
         })?;
+        // It decides if its branch is one of those that end with the transaction.
+        let last_resource = manager.resources.iter().find_map(SwitchedResource::last_resource);
+        let id = TransactionId { last_resource, ..id };
         for (place, resource) in manager.resources.iter().enumerate() {
             if resource.is_dynamic() {
                 continue;

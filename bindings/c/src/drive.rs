@@ -6,11 +6,12 @@
 //! May use: `resource`, `tm`. Must not know: threads, TX codes.
 
 use std::ffi::{c_int, c_long};
+use std::time::{Duration, Instant};
 
 use holdfast::Durability;
 use tm::{
-    Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision, XaCode,
-    decide_abort, note_done,
+    BranchName, Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision,
+    XaCode, decide_abort, note_done,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -19,6 +20,11 @@ use crate::resource::{Collected, Resource, Verb, code};
 
 /// How often a commit that cannot be made now is tried before it is left to recovery.
 const COMMIT_ATTEMPTS: usize = 3;
+
+/// How long a last resource that went away in the middle of its commit is asked for it, as programs in Rust do.
+const ASK_TIME_MAX: Duration = Duration::from_secs(5);
+/// Between two questions: at first and at most.
+const ASK_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// What a transaction is driven with.
 pub(crate) struct Means<'a> {
@@ -54,7 +60,15 @@ pub(crate) struct Drive {
 impl Drive {
     pub(crate) fn commit(id: TransactionId, resources: &[&dyn Resource], other: OtherWork) -> Self {
         let orders: Vec<u32> = resources.iter().map(|resource| resource.order()).collect();
-        Self::of(id, TwoPhase::commit(&orders, other))
+        let last = resources.iter().position(|resource| resource.is_last());
+        let may_decide = id.last_resource.is_some() && other == OtherWork::Nothing;
+        Self::of(
+            id,
+            match last.filter(|_| may_decide) {
+                Some(last) => TwoPhase::commit_with_last(&orders, last),
+                None => TwoPhase::commit(&orders, other),
+            },
+        )
     }
 
     pub(crate) fn rollback(id: TransactionId, resources: &[&dyn Resource], other: OtherWork) -> Self {
@@ -78,7 +92,7 @@ impl Drive {
                 match BranchCall::of(&call) {
                     Some(call) if call.may_wait && resource(means, call.number).is_asynchronous() => waiting.push(call),
                     Some(call) => own.push(call),
-                    None => self.ask_coordinator(means, call),
+                    None => self.ask(means, call),
                 }
             }
             for call in waiting {
@@ -160,8 +174,20 @@ impl Drive {
         answer
     }
 
-    fn ask_coordinator(&mut self, means: &Means<'_>, call: Call) {
+    /// Makes a call to whoever decides.
+    fn ask(&mut self, means: &Means<'_>, call: Call) {
         match call {
+            Call::CommitLast(number) => self.commit_last(means, number),
+            Call::AskLast(number) => {
+                let decision = self.ask_last(resource(means, number));
+                self.decided = decision == TwoPhaseDecision::Committed;
+                self.machine.decide(decision);
+            }
+            Call::LetGo => {
+                if let Some(last) = means.resources.iter().find(|resource| resource.is_last()) {
+                    last.let_go(self.id);
+                }
+            }
             Call::Decide(numbers) => {
                 let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
                 let asked = means.decisions.commit(self.id, &branches, means.durability);
@@ -190,6 +216,45 @@ impl Drive {
                 self.may_forget = note_done(means.decisions, self.id, &done.collect::<Vec<_>>());
             }
             _ => panic!("calls of branches are made elsewhere"),
+        }
+    }
+
+    fn commit_last(&mut self, means: &Means<'_>, number: usize) {
+        let numbered = means.resources.iter().enumerate().filter(|(other, _)| *other != number);
+        let others: Vec<BranchName> = numbered.map(|(_, resource)| resource.branch().clone()).collect();
+        let last = resource(means, number);
+        last_error::clear();
+        let answer = code(last.commit_last(&self.xid(means, number), &others));
+        if answer != XaCode::Ok {
+            last_error::set_with_reason(&format!(
+                "the commit of `{}`, the last resource, answered {answer}",
+                last.branch()
+            ));
+        }
+        self.decided = answer == XaCode::Ok;
+        self.machine.answer(number, answer);
+    }
+
+    /// Asks a last resource whose answer to the commit was lost what became of that, until it answers or is out of reach for long.
+    fn ask_last(&self, last: &dyn Resource) -> TwoPhaseDecision {
+        let Some(id) = self.id.last_resource else { return TwoPhaseDecision::Unknown };
+        let began = Instant::now();
+        let [mut pause, longest] = ASK_PAUSE;
+        loop {
+            match last
+                .settle(id, &[self.id])
+                .map(|settled| settled.as_deref().and_then(|settled| settled.first().copied()))
+            {
+                Ok(Some(true)) => return TwoPhaseDecision::Committed,
+                Ok(Some(false)) => return TwoPhaseDecision::Aborted,
+                Ok(None) => last_error::set(format!("`{}` has no table of decisions any more", last.branch())),
+                Err(why) => last_error::set(format!("the last resource does not say whether it committed: {why}")),
+            }
+            if began.elapsed() >= ASK_TIME_MAX {
+                return TwoPhaseDecision::Unknown;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(longest);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::native::{MariaSession, PgSession, Switched, with_connection};
 use crate::thread::{guard, with_thread};
 
 /// Bytes of an id as text, with the zero at its end.
-const ID_BYTES: usize = 64;
+const ID_BYTES: usize = 80;
 
 /// In the place of a resource manager's number: none of them, and whichever is first.
 const NOT_OPEN: c_int = -1;
@@ -179,7 +179,7 @@ fn call(name: &str, call: impl FnOnce(&mut Thread) -> c_int) -> c_int {
 /// `to` may be written for [`ID_BYTES`].
 pub(crate) unsafe fn write_id(id: TransactionId, to: *mut c_char) {
     let text = id.to_string();
-    assert!(text.len() < ID_BYTES, "an id has 54 characters");
+    assert!(text.len() < ID_BYTES, "an id has 65 characters at most");
     // SAFETY: the text and its zero fit, which was checked just now.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len());

@@ -123,6 +123,7 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
             return recovered;
         }
     };
+    let verdicts = asked_last(verdicts, resources, &mut recovered);
     let known: BTreeSet<(usize, TransactionId)> =
         found.iter().map(|found| (found.place, found.xid.transaction)).collect();
     // As when a program commits: those with a lower number first, and one that cannot now holds up nobody.
@@ -148,6 +149,34 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
         }
     }
     recovered
+}
+
+/// The same verdicts, those of last resources in the place of the coordinator's that it will not commit. What nobody answers stays as
+/// it is, and so is left alone.
+fn asked_last(
+    mut verdicts: BTreeMap<TransactionId, Verdict>,
+    resources: &[&dyn Resource],
+    recovered: &mut Recovered,
+) -> BTreeMap<TransactionId, Verdict> {
+    let open = verdicts.iter_mut().filter(|(_, verdict)| **verdict == Verdict::LastResource);
+    for (id, verdict) in open {
+        let Some(last) = id.last_resource else { continue };
+        for resource in resources {
+            match resource.settle(last, &[*id]) {
+                Ok(Some(settled)) => {
+                    let is_committed = settled.first().is_some_and(|committed| *committed);
+                    *verdict = if is_committed { Verdict::Commit } else { Verdict::Rollback };
+                    break;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(branch = %resource.branch(), %error, "cannot ask what the last resource decided");
+                    recovered.unreachable += 1;
+                }
+            }
+        }
+    }
+    verdicts
 }
 
 /// A prepared branch.
@@ -207,7 +236,7 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
     let ended = match verdict {
         Verdict::Commit => answer(Verb::Commit).after_commit(),
         Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
-        // Who is the last resource is not known here; recovery by the server, or by programs in Rust, asks it.
+        // Nobody here is it, or it does not answer.
         Verdict::LastResource | Verdict::Leave | Verdict::Foreign => return None,
     };
     if let Some(deed) = against(verdict, ended.end) {

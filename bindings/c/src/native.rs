@@ -8,6 +8,7 @@
 mod address;
 mod branch;
 mod dialect;
+mod last;
 mod libmariadb;
 mod libpq;
 mod mariadb;
@@ -17,7 +18,9 @@ mod switches;
 pub(crate) use branch::BranchConnection;
 pub(crate) use libmariadb::MariaSession;
 pub(crate) use libpq::PgSession;
-pub(crate) use switches::{ASKING, COLLECTED_LATE, Switched, with_connection};
+pub(crate) use switches::{
+    ASKING, COLLECTED_LATE, LAST_RESOURCE, Switched, commit_last, last_resource, let_go, settle, with_connection,
+};
 pub use switches::{holdfast_mariadb_switch, holdfast_postgres_switch};
 
 /// A connection that understands statements.

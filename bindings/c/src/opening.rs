@@ -21,7 +21,7 @@ use crate::coordinator::ClosableCoordinator;
 use crate::exit;
 use crate::last_error;
 use crate::manager::Manager;
-use crate::native::{ASKING, holdfast_mariadb_switch, holdfast_postgres_switch};
+use crate::native::{ASKING, LAST_RESOURCE, holdfast_mariadb_switch, holdfast_postgres_switch};
 use crate::switch::{Switch, SwitchedResource};
 
 /// Why a profile cannot be used.
@@ -123,13 +123,19 @@ fn resource(own: &ResourceManagerProfile, rmid: c_int) -> Result<SwitchedResourc
         open_string: string(&open_string(own)?)?,
         close_string: string(own.close.expose())?,
         switch: switch.map_err(|error| error.to_string())?,
+        is_last: own.last_resource,
+        known: Mutex::default(),
     })
 }
 
 /// What `xa_open` takes, with TLS as the profile wants it.
 fn open_string(own: &ResourceManagerProfile) -> Result<String, String> {
-    let asking = if own.asks_read_only { ASKING } else { "" };
-    let open = format!("{asking}{}", own.open.expose());
+    let start = match (own.asks_read_only, own.last_resource) {
+        (_, true) => LAST_RESOURCE,
+        (true, false) => ASKING,
+        (false, false) => "",
+    };
+    let open = format!("{start}{}", own.open.expose());
     let Some(tls) = &own.tls else { return Ok(open) };
     let identity = tls.identity.as_ref();
     let files = [Some(&tls.authorities), identity.map(|own| &own.certificate), identity.map(|own| &own.key)];

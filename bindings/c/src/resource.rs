@@ -7,9 +7,9 @@
 use std::ffi::{c_int, c_long};
 
 pub(crate) use tm::xa_h::code;
-use tm::{BranchName, XaCode, Xid};
+use tm::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 
-use crate::abi::XidData;
+use crate::abi::{XAER_PROTO, XidData};
 
 /// A call about one branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,25 @@ pub(crate) trait Resource {
 
     /// Waits for the answer of a call with `TMASYNC`.
     fn complete(&self, handle: c_int, collected: Collected) -> c_int;
+
+    /// Whether it is the last resource: it commits in one phase when all others are prepared, and decides by that.
+    fn is_last(&self) -> bool {
+        false
+    }
+
+    /// Commits a branch that ended, and with it the decision, of which `others` are to hear.
+    fn commit_last(&self, _xid: &XidData, _others: &[BranchName]) -> c_int {
+        XAER_PROTO
+    }
+
+    /// Whether each of these was committed by this last resource, which never will commit what it has not; `None` when it is
+    /// none, or another one.
+    fn settle(&self, _last: LastResourceId, _ids: &[TransactionId]) -> Result<Option<Vec<bool>>, String> {
+        Ok(None)
+    }
+
+    /// Nobody will ask what it decided about this one.
+    fn let_go(&self, _id: TransactionId) {}
 
     /// The branches of any coordinator of ours that are prepared in it; others are left out.
     fn prepared(&self) -> Result<Vec<Xid>, XaCode>;

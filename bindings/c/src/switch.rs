@@ -8,14 +8,15 @@
 
 use std::ffi::{CString, c_int, c_long};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
-use tm::{BranchName, XaCode, Xid};
+use tm::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 
 use crate::abi::{
     InfoCall, TMNOFLAGS, TMNOMIGRATE, TMREGISTER, TMUSEASYNC, XA_OK, XAER_PROTO, XaSwitch, XidCall, XidData,
 };
-use crate::native::{COLLECTED_LATE, holdfast_mariadb_switch};
+use crate::native::{self, COLLECTED_LATE, holdfast_mariadb_switch, holdfast_postgres_switch};
 use crate::resource::{Collected, Resource, Verb};
 
 /// Most branches that are taken from one resource manager in one round; the next round finds the others.
@@ -79,7 +80,14 @@ pub(crate) struct SwitchedResource {
     pub(crate) open_string: CString,
     pub(crate) close_string: CString,
     pub(crate) switch: Switch,
+    /// Whether it decides about transactions.
+    pub(crate) is_last: bool,
+    /// Transactions that it decided about, and that all others know of.
+    pub(crate) known: Mutex<Vec<TransactionId>>,
 }
+
+/// Decisions that are let go of together.
+const LET_GO: usize = 64;
 
 impl SwitchedResource {
     /// Whether it registers its branches by itself.
@@ -97,8 +105,20 @@ impl SwitchedResource {
         self.info(self.switch.table.open, &self.open_string)
     }
 
+    /// Which last resource it is, as this thread has it open.
+    pub(crate) fn last_resource(&self) -> Option<LastResourceId> {
+        native::last_resource(self.rmid).filter(|_| self.is_last)
+    }
+
     /// Closes it for this thread.
     pub(crate) fn close(&self) -> c_int {
+        if self.is_last {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            // What stays is left to a sweep.
+            if !known.is_empty() && native::let_go(self.rmid, &known) {
+                known.clear();
+            }
+        }
         self.info(self.switch.table.close, &self.close_string)
     }
 
@@ -147,6 +167,30 @@ impl Resource for SwitchedResource {
         // SAFETY: the entry is a function of this form by the standard; both numbers are ours and outlive the call.
         let code = unsafe { entry(&raw mut handle, &raw mut answer, self.rmid, flags) };
         if code == XA_OK { answer } else { code }
+    }
+
+    fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    fn commit_last(&self, xid: &XidData, others: &[BranchName]) -> c_int {
+        native::commit_last(self.rmid, xid, others)
+    }
+
+    fn settle(&self, last: LastResourceId, ids: &[TransactionId]) -> Result<Option<Vec<bool>>, String> {
+        if self.switch.table.name != holdfast_postgres_switch.name {
+            return Ok(None);
+        }
+        native::settle(&self.open_string, last, ids).map_err(|failure| failure.to_string())
+    }
+
+    fn let_go(&self, id: TransactionId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push(id);
+        // By the connection of this thread, while nothing is under way there; else with the next.
+        if known.len() >= LET_GO && native::let_go(self.rmid, &known) {
+            known.clear();
+        }
     }
 
     fn prepared(&self) -> Result<Vec<Xid>, XaCode> {

@@ -95,6 +95,7 @@ fn of_profile(place: usize, manager: &ResourceManagerProfile) -> std::result::Re
                     .to_owned()
             })?;
             let made = PostgresManager::new(name, config).in_order(manager.order);
+            let made = if manager.last_resource { made.without_prepare() } else { made };
             match &manager.tls {
                 Some(tls) => Arc::new(made.with_tls(PostgresTls::new(tls)?)),
                 None => Arc::new(made),

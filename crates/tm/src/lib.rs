@@ -5,6 +5,7 @@
 mod administration;
 mod decisions;
 mod embedded;
+mod postgres_decisions;
 mod postgres_mark;
 mod profile;
 mod remote;
@@ -50,6 +51,7 @@ pub use last_resource::{Kept, LastResource};
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
 pub use postgres::{PostgresBranch, PostgresLastResource, PostgresManager, PostgresTls};
+pub use postgres_decisions::PostgresDecisions;
 pub use postgres_mark::PostgresMark;
 pub use profile::{
     CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError,

@@ -20,6 +20,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, error::SqlState};
 use xa::{BranchName, XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
+use crate::postgres_decisions::PostgresDecisions;
 use crate::postgres_mark::PostgresMark;
 pub use last::PostgresLastResource;
 pub use manager::PostgresManager;
@@ -154,7 +155,7 @@ impl Branch for PostgresBranch {
     fn commit_last<'a>(&'a mut self, others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             match self.xid.transaction.last_resource {
-                Some(last) => self.end_by(last::commit_last(&self.xid, last, others)).await,
+                Some(last) => self.end_by(PostgresDecisions(last).commit(&self.xid, others)).await,
                 None => Answer::new(XaCode::Protocol, "the transaction was begun without a last resource"),
             }
         })

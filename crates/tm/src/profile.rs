@@ -25,6 +25,7 @@
 //! # asks_read_only = true                         # for the C interface: branches that changed nothing drop out. Says that none
 //! #                                               # has a NOTIFY, LISTEN, UNLISTEN, a change through a foreign table, or a
 //! #                                               # cursor WITH HOLD: these would happen though all else is rolled back
+//! # last_resource = true                          # for the C interface: it is not prepared, and decides by its own commit
 //! # authorities = "/etc/ssl/databases.pem"        # TLS, and whom to trust: the server is verified, its name included
 //! # certificate = "/etc/ssl/bank.pem"             # who this program is, for servers that ask
 //! # certificate_key = "/etc/ssl/bank.key"
@@ -122,6 +123,8 @@ pub struct ResourceManagerProfile {
     pub order: u32,
     /// Whether branches may be asked if they changed anything, and drop out when they did not. Of PostgreSQL alone.
     pub asks_read_only: bool,
+    /// Whether it is the last resource: it is not prepared, and decides about transactions by its own commit. Of PostgreSQL alone.
+    pub last_resource: bool,
     /// TLS, unless the connection is plain or `open` says how. Not of a switch.
     pub tls: Option<DatabaseTls>,
 }
@@ -267,6 +270,9 @@ fn whole(name: &str, table: Table, environment: Environment<'_>) -> Result<Profi
         if resource_managers.iter().any(|known| known.name == manager.name) {
             return Err(wrong(format!("two resource managers are called {}", manager.name)));
         }
+        if let Some(other) = resource_managers.iter().find(|known| known.last_resource && manager.last_resource) {
+            return Err(wrong(format!("{} and {} cannot both be the last resource", other.name, manager.name)));
+        }
         resource_managers.push(manager);
     }
     if table.timeout_ms == Some(0) {
@@ -327,6 +333,8 @@ struct ManagerTable {
     order: u32,
     #[serde(default)]
     asks_read_only: bool,
+    #[serde(default)]
+    last_resource: bool,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -421,6 +429,13 @@ impl ManagerTable {
         if self.asks_read_only && kind != ResourceManagerKind::Postgres {
             return Err(wrong("`asks_read_only` is for kind = \"postgres\": no other can be asked".to_owned()));
         }
+        if self.last_resource && kind != ResourceManagerKind::Postgres {
+            return Err(wrong("`last_resource` is for kind = \"postgres\": no other can be it".to_owned()));
+        }
+        if self.last_resource && (self.asks_read_only || self.order != 0) {
+            let what = "the last resource is never prepared, and commits before all others: it has neither `asks_read_only` nor `order`";
+            return Err(wrong(what.to_owned()));
+        }
         let identity = match (self.certificate, self.certificate_key) {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,
@@ -452,8 +467,8 @@ impl ManagerTable {
                 return Err(wrong(what));
             }
         }
-        let (open, asks_read_only) = (Secret(open), self.asks_read_only);
-        Ok(ResourceManagerProfile { name, kind, open, close, order: self.order, asks_read_only, tls })
+        let (open, asks_read_only, last_resource) = (Secret(open), self.asks_read_only, self.last_resource);
+        Ok(ResourceManagerProfile { name, kind, open, close, order: self.order, asks_read_only, last_resource, tls })
     }
 }
 

@@ -107,6 +107,7 @@ fn no_secret_is_shown() {
 fn what_makes_no_sense_is_said_with_its_place() {
     let coordinator = "[profiles.p.coordinator]\ndirectory = \"d\"\n";
     let manager = |lines: &str| format!("{coordinator}[[profiles.p.resource_managers]]\n{lines}");
+    let last = "kind = \"postgres\"\nlast_resource = true";
     let servers = |servers: &str, more: &str| format!("[profiles.p.coordinator]\nservers = {servers}\n{more}\n");
     let cases = [
         (WHOLE.replace("timeout_ms", "timeout"), "line 5: unknown field `timeout`"),
@@ -133,6 +134,22 @@ fn what_makes_no_sense_is_said_with_its_place() {
         ("[profiles.p.coordinator]\nservers = [\"a:1\"]\nuser = \"u\"".to_owned(), "a user needs a `password`"),
         (manager("name = \"a b\"\nkind = \"postgres\""), "cannot be called \"a b\""),
         (manager("name = \"a\"\nkind = \"oracle\""), "line 5: unknown variant `oracle`"),
+        (
+            manager("name = \"a\"\nkind = \"mariadb\"\nlast_resource = true"),
+            "resource manager a: `last_resource` is for kind = \"postgres\"",
+        ),
+        (
+            manager("name = \"a\"\nkind = \"postgres\"\nlast_resource = true\norder = 1"),
+            "resource manager a: the last resource is never prepared, and commits before all others",
+        ),
+        (
+            manager("name = \"a\"\nkind = \"postgres\"\nlast_resource = true\nasks_read_only = true"),
+            "it has neither `asks_read_only` nor `order`",
+        ),
+        (
+            manager(&format!("name = \"a\"\n{last}\n[[profiles.p.resource_managers]]\nname = \"b\"\n{last}")),
+            "a and b cannot both be the last resource",
+        ),
         (
             manager("name = \"a\"\nkind = \"mariadb\"\nasks_read_only = true"),
             "resource manager a: `asks_read_only` is for kind = \"postgres\"",

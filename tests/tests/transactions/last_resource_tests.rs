@@ -151,6 +151,8 @@ async fn the_last_resource_decides_by_its_commit() {
     let folder = tempfile::tempdir().unwrap();
     let decisions = Embedded::open(folder.path(), Options::default()).unwrap();
     let coordinator = Coordinator::embedded(decisions.clone());
+    assert!(reach.postgres_manager().check().await.concat().contains("max_prepared_transactions is 0"));
+    assert_eq!(reach.postgres_manager().without_prepare().check().await, [""; 0]);
     let last = PostgresLastResource::open(&reach.postgres_manager()).await.unwrap();
     let clients = reach.connect().await.unwrap();
     let last: Arc<dyn LastResource> = Arc::new(last);

@@ -18,7 +18,7 @@
 
 use std::ffi::{c_int, c_long};
 
-use tm::{XaCode, Xid};
+use tm::{LastResourceId, XaCode, Xid};
 
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
@@ -47,11 +47,13 @@ pub(crate) struct BranchConnection<S> {
     last_handle: c_int,
     /// Whether branches may be asked whether they changed anything.
     asks: bool,
+    /// Which last resource the database is, if it is one.
+    last: Option<LastResourceId>,
 }
 
 impl<S: Session> BranchConnection<S> {
     pub(crate) fn new(session: S) -> Self {
-        Self { session, current: None, under_way: None, last_handle: 0, asks: false }
+        Self { session, current: None, under_way: None, last_handle: 0, asks: false, last: None }
     }
 
     /// Its branches drop out when they changed nothing. Whoever says so knows that none has anything that takes effect at its
@@ -60,8 +62,38 @@ impl<S: Session> BranchConnection<S> {
         Self { asks: true, ..self }
     }
 
+    /// The database may decide about a transaction, by committing the branch in one phase.
+    pub(crate) fn deciding(self, last: LastResourceId) -> Self {
+        Self { last: Some(last), ..self }
+    }
+
+    pub(crate) fn last(&self) -> Option<LastResourceId> {
+        self.last
+    }
+
+    /// The session, while no transaction is in it.
+    pub(crate) fn idle_session(&mut self) -> Option<&mut S> {
+        let is_idle = self.current.is_none() && self.under_way.is_none() && self.session.standing() == Standing::Idle;
+        is_idle.then_some(&mut self.session)
+    }
+
     pub(crate) fn session(&self) -> &S {
         &self.session
+    }
+
+    /// Commits a branch that ended, and with it the decision about its transaction by this statement.
+    pub(crate) fn commit_last(&mut self, xid: &XidData, statement: impl FnOnce(&Xid) -> String) -> c_int {
+        let Some(xid) = xid.to_xid() else { return XAER_INVAL };
+        if self.under_way.is_some() {
+            return XAER_ASYNC;
+        }
+        let phase = self.current.as_ref().filter(|(own, _)| *own == xid).map(|(_, phase)| *phase);
+        if phase != Some(Phase::Ended) {
+            return misplaced(phase);
+        }
+        let statement = statement(&xid);
+        let answer = self.ask(&statement);
+        self.finish(Step::CommitOnePhase, xid, &answer)
     }
 
     /// One of XA's verbs. With `TMASYNC` a positive answer is a handle for [`Self::complete`].

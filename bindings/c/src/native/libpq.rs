@@ -116,12 +116,11 @@ impl PgSession {
         }
         // SAFETY: the string ends with a zero and lives during the call.
         let connection = unsafe { (libpq.connect)(info.as_ptr()) };
-        let mut session = Self { libpq, connection, owned: true };
+        let session = Self { libpq, connection, owned: true };
         // SAFETY: the connection is what libpq returned just now; libpq takes null here too.
         if unsafe { (libpq.status)(connection) } != CONNECTION_OK {
             return Err(session.lost());
         }
-        session.check_settings()?;
         Ok(session)
     }
 
@@ -139,7 +138,7 @@ impl PgSession {
     }
 
     /// Refuses a server that keeps no prepared transactions, before a commit finds out.
-    fn check_settings(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_settings(&mut self) -> Result<(), Failure> {
         self.send("SHOW max_prepared_transactions")?;
         let reply = self.receive()?;
         if reply.rows.first().and_then(|row| row.first()).is_some_and(|value| value == b"0") {

@@ -11,10 +11,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 
-use tm::Xid;
+use tm::{BranchName, LastResourceId, PostgresDecisions, TransactionId, Xid};
 
 use super::branch::BranchConnection;
 use super::dialect::Dialect;
+use super::last;
 use super::libmariadb::MariaSession;
 use super::libpq::PgSession;
 use super::{Failure, Session};
@@ -28,6 +29,9 @@ use crate::thread::guard;
 
 /// What an open string begins with whose branches may be asked whether they changed anything.
 pub(crate) const ASKING: &str = "asks_read_only=1 ";
+
+/// What an open string begins with whose database is the last resource.
+pub(crate) const LAST_RESOURCE: &str = "last_resource=1 ";
 
 /// A flag of `xa_complete` for our own switches: the program may have worked with the connection since the call was made.
 pub(crate) const COLLECTED_LATE: c_long = 0x100;
@@ -44,6 +48,10 @@ pub(crate) type Registry<S> = RefCell<BTreeMap<c_int, Opened<S>>>;
 /// A kind of session that has a switch.
 pub(crate) trait Switched: Session + Sized + 'static {
     fn open(info: &CStr) -> Result<Self, Failure>;
+    /// The same where nothing is ever prepared.
+    fn open_without_prepare(info: &CStr) -> Result<Self, Failure> {
+        Self::open(info)
+    }
     fn pointer(&self) -> *mut c_void;
     fn with<T>(call: impl FnOnce(&Registry<Self>) -> T) -> Option<T>;
 }
@@ -55,6 +63,12 @@ thread_local! {
 
 impl Switched for PgSession {
     fn open(info: &CStr) -> Result<Self, Failure> {
+        let mut session = Self::connect(info)?;
+        session.check_settings()?;
+        Ok(session)
+    }
+
+    fn open_without_prepare(info: &CStr) -> Result<Self, Failure> {
         Self::connect(info)
     }
 
@@ -98,6 +112,42 @@ pub(crate) fn with_connection<S: Switched>(rmid: Option<c_int>) -> *mut c_void {
     .unwrap_or(std::ptr::null_mut())
 }
 
+/// The rest of an open string that begins so.
+fn without<'a>(info: &'a CStr, start: &str) -> Option<&'a CStr> {
+    let rest = info.to_bytes_with_nul().strip_prefix(start.as_bytes())?;
+    CStr::from_bytes_with_nul(rest).ok()
+}
+
+/// Which last resource this thread's PostgreSQL of this number is, if it was opened as one.
+pub(crate) fn last_resource(rmid: c_int) -> Option<LastResourceId> {
+    PgSession::with(|registry| registry.borrow().get(&rmid)?.branch.last()).flatten()
+}
+
+/// Commits a branch of it, and with it the decision, of which `others` are to hear.
+pub(crate) fn commit_last(rmid: c_int, xid: &XidData, others: &[BranchName]) -> c_int {
+    with_opened::<PgSession>(rmid, |opened| match opened.branch.last() {
+        Some(last) => opened.branch.commit_last(xid, |xid| PostgresDecisions(last).commit(xid, others)),
+        None => XAER_PROTO,
+    })
+}
+
+/// Asks a PostgreSQL, by a connection of its own, whether these are committed; see `last.rs`.
+pub(crate) fn settle(info: &CStr, last: LastResourceId, ids: &[TransactionId]) -> Result<Option<Vec<bool>>, Failure> {
+    let rest = without(info, LAST_RESOURCE).or_else(|| without(info, ASKING)).unwrap_or(info);
+    last::settle(&mut PgSession::connect(rest)?, last, ids)
+}
+
+/// Lets go of decisions that nobody needs; whether that could be done now.
+pub(crate) fn let_go(rmid: c_int, ids: &[TransactionId]) -> bool {
+    let done = PgSession::with(|registry| {
+        let mut registry = registry.borrow_mut();
+        let branch = &mut registry.get_mut(&rmid)?.branch;
+        let last = branch.last()?;
+        last::let_go(branch.idle_session()?, last, ids).ok()
+    });
+    done.flatten().is_some()
+}
+
 const fn switch<S: Switched>(name: &[u8]) -> XaSwitch {
     XaSwitch {
         name: switch_name(name),
@@ -135,10 +185,15 @@ unsafe extern "C" fn open<S: Switched>(info: *mut c_char, rmid: c_int, _flags: c
             if registry.borrow().contains_key(&rmid) {
                 return Ok(());
             }
-            let asking = info.to_bytes_with_nul().strip_prefix(ASKING.as_bytes()).filter(|_| S::Dialect::ASK.is_some());
-            let branch = match asking.and_then(|rest| CStr::from_bytes_with_nul(rest).ok()) {
-                Some(rest) => BranchConnection::new(S::open(rest)?).asking(),
-                None => BranchConnection::new(S::open(info)?),
+            let is_of_postgres = S::Dialect::ASK.is_some();
+            let branch = match (without(info, ASKING), without(info, LAST_RESOURCE)) {
+                (Some(rest), _) if is_of_postgres => BranchConnection::new(S::open(rest)?).asking(),
+                (_, Some(rest)) if is_of_postgres => {
+                    let mut session = S::open_without_prepare(rest)?;
+                    let last = last::open(&mut session)?;
+                    BranchConnection::new(session).deciding(last)
+                }
+                _ => BranchConnection::new(S::open(info)?),
             };
             let opened = Opened { branch, list: (Vec::new(), 0) };
             registry.borrow_mut().insert(rmid, opened);

@@ -139,6 +139,8 @@ impl Scene {
                 open_string: CString::new(open).unwrap(),
                 close_string: CString::default(),
                 switch: Switch::load(&monkey(), symbol).unwrap(),
+                is_last: false,
+                known: Mutex::default(),
             }
         });
         let manager = Manager::new(memory.clone(), resources.collect(), None, None);

@@ -155,11 +155,12 @@ fn answer(table: &mut Table, words: &[&str], own: &mut Vec<u64>) -> String {
 }
 
 fn verdict(table: &Table, id: &str) -> &'static str {
-    let owner = id.parse::<tm::TransactionId>().unwrap().owner.0;
+    let known = id.parse::<tm::TransactionId>().unwrap();
+    let owner = known.owner.0;
     if table.decided.contains_key(id) {
         "commit"
     } else if table.aborted.contains(id) || table.ended.contains(&owner) {
-        "rollback"
+        if known.last_resource.is_some() { "last-resource" } else { "rollback" }
     } else {
         "leave"
     }

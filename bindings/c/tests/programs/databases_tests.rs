@@ -45,7 +45,16 @@ impl Databases {
 
     /// A profile with both, and a monkey with this script in between.
     pub(crate) fn stage(&self, script: &str) -> Stage {
-        let mut stage = self.both("kind = \"postgres\"");
+        self.with_monkey("kind = \"postgres\"", script)
+    }
+
+    /// The same, where PostgreSQL decides.
+    fn last_stage(&self, script: &str) -> Stage {
+        self.with_monkey("kind = \"postgres\"\nlast_resource = true", script)
+    }
+
+    fn with_monkey(&self, postgres: &str, script: &str) -> Stage {
+        let mut stage = self.both(postgres);
         let path = stage.folder.path().join("default-script0");
         std::fs::write(&path, script).unwrap();
         let base = stage.folder.path().display();
@@ -137,6 +146,90 @@ fn both_databases_commit_or_none() {
     assert_eq!(databases.counts("t"), ["3", "3", "0", "nothing"]);
 }
 
+/// It can prepare nothing, so nothing of it is ever prepared.
+#[test]
+fn postgres_decides_as_the_last_resource() {
+    let databases = Databases { postgres: start_postgres(0), mariadb: start_mariadb() };
+    let create = "CREATE TABLE t (id int PRIMARY KEY)";
+    let made = databases
+        .play(&databases.stage(""), &["tm", &format!("own-pg={create}"), &format!("own-ma={create} ENGINE=InnoDB")]);
+    assert_eq!(values(&made), ["TX_OK", "done", "done"]);
+    let ordinary = databases.play(&databases.stage(""), &["open"]);
+    assert_eq!(values(&ordinary), ["TX_ERROR"], "which of those that it is not is said when it is opened");
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second, third, fourth) = (work(1), work(2), work(3), work(4));
+    let find = "SELECT relname FROM pg_class WHERE relname LIKE 'decisions%' AND relkind = 'r'";
+    let stage = databases.last_stage("");
+    let answers = databases.play(
+        &stage,
+        &[
+            "open", "begin", &first[0], &first[1], "commit", "begin", &second[0], &second[1], "rollback", "logged",
+            "begin", &third[0], &third[1], "commit", "begin", &fourth[0], "commit", "close",
+        ],
+    );
+    assert!(values(&answers).iter().all(|answer| ["TX_OK", "done"].contains(answer)), "{answers:?}");
+    assert_eq!(databases.counts("t"), ["3", "2", "0", "nothing"]);
+    let found = databases.play(&stage, &["tm", &format!("own-pg={find}")]);
+    let table = format!("holdfast.{}", values(&found)[1]);
+    // All that were told of know, and the coordinator was asked for nothing.
+    let rows = |what: &str| {
+        let query = format!("own-pg=SELECT count(*) FROM {table} WHERE {what}");
+        values(&databases.play(&stage, &["tm", &query]))[1].to_owned()
+    };
+    assert_eq!((rows("true").as_str(), stage.coordinator.undone()), ("0", 0));
+
+    let named = databases.play(&stage, &["open", "begin", "id", "rollback", "close"]);
+    assert_eq!(values(&named)[2].len(), "hfxa1.".len() + 59, "{named:?}");
+
+    // What it refuses is rolled back everywhere; whose answer is lost is asked.
+    let deferred = "own-pg=CREATE TABLE u (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)";
+    databases.play(&stage, &["tm", deferred, "own-pg=INSERT INTO u VALUES (1)"]);
+    let fifth = work(5);
+    let kill = "pg=SELECT pg_terminate_backend(pg_backend_pid())";
+    for (also, answer) in [
+        ("pg=INSERT INTO t VALUES (1)", "TX_ROLLBACK"),
+        ("pg=INSERT INTO u VALUES (1)", "TX_ROLLBACK"),
+        (kill, "TX_ROLLBACK"),
+        ("pg=COMMIT", "TX_HAZARD"),
+    ] {
+        let answers =
+            databases.play(&stage, &["open", "begin", &fifth[1], also, "commit", "error", "begin", "commit", "close"]);
+        let values = values(&answers);
+        assert_eq!((values[4], values[6], values[7]), (answer, "TX_OK", "TX_OK"), "{answers:?}");
+        assert_eq!(databases.counts("t"), ["3", "2", "0", "nothing"], "{also}");
+    }
+    assert_eq!(rows("committed"), "0");
+
+    // Whoever dies on the way, the next one does what it decided.
+    let mut committed = 2;
+    for (id, script, is_committed) in [
+        (11, "prepare kill-before", false),
+        (12, "prepare kill-after", false),
+        (13, "commit kill-before", true),
+        (14, "commit kill-after", true),
+    ] {
+        // Of the same coordinator, which gives no id out twice.
+        std::fs::write(stage.folder.path().join("default-script0"), script).unwrap();
+        let [here, there] = work(id);
+        let answers = databases.play(&stage, &["open", "begin", &here, &there, "commit", "error"]);
+        assert_eq!(answers.len(), 4, "{script}: it dies in the commit: {answers:?}");
+        while !stage.coordinator.is_alone() {
+            std::thread::yield_now();
+        }
+        std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
+        loop {
+            let answers = databases.play(&stage, &["open", "recover", "recover", "close"]);
+            assert_eq!(values(&answers)[0], "TX_OK", "{answers:?}");
+            if values(&answers)[2] == "committed=0,rolled-back=0,left=0" {
+                break;
+            }
+        }
+        committed += u32::from(is_committed);
+        let counts = [(committed + 1).to_string(), committed.to_string(), "0".to_owned(), "nothing".to_owned()];
+        assert_eq!(databases.counts("t"), counts, "{script}");
+    }
+}
+
 #[test]
 fn a_program_that_dies_leaves_nothing_in_doubt_in_databases() {
     let databases = databases("t");
@@ -154,7 +247,7 @@ fn a_program_that_dies_leaves_nothing_in_doubt_in_databases() {
         let stage = databases.stage(script);
         let (first, second) = (format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})"));
         let answers = databases.play(&stage, &["open", "begin", &first, &second, "commit"]);
-        assert_eq!(answers.len(), 4, "it dies in the commit");
+        assert_eq!(answers.len(), 4, "it dies in the commit: {answers:?}");
         while !stage.coordinator.is_alone() {
             std::thread::yield_now();
         }

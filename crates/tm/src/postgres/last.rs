@@ -1,32 +1,19 @@
-//! PostgreSQL as the last resource: decisions are rows of a table of its own, written by the transaction that they are about.
+//! PostgreSQL as the last resource, over tokio-postgres. The table, and why it is safe: `postgres_decisions.rs`.
 //!
-//! ```sql
-//! CREATE TABLE holdfast.decisions_0123456789abcdef (   -- the number of the last resource
-//!     id text PRIMARY KEY,                             -- of the transaction
-//!     committed boolean NOT NULL,                      -- false: it never will be
-//!     branches text NOT NULL,                          -- that may not know of it, with spaces between
-//!     began timestamptz NOT NULL, decided timestamptz NOT NULL, deadline timestamptz)
-//! ```
-//!
-//! The key does the work. Who asks writes a row that says no, unless there is one; PostgreSQL lets it wait for a transaction that has
-//! just written one that says yes, until that is over. Later that transaction's own row is refused, and so is its commit.
-//! Such a no can go after two days, because none is committed a day after it began, both by the clock of PostgreSQL.
-//!
-//! May use: `branch`, `postgres_mark`, tokio-postgres. Must not know: coordinators.
+//! May use: `branch`, `postgres_decisions`, tokio-postgres. Must not know: coordinators.
 
-use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_postgres::{Client, SimpleQueryMessage};
-use xa::{BranchName, LastResourceId, TransactionId, Xid};
+use xa::{BranchName, LastResourceId, TransactionId};
 
 use super::manager::PostgresManager;
 use super::said;
 use crate::branch::BoxFuture;
 use crate::last_resource::{Kept, LastResource};
-use crate::postgres_mark::PostgresMark;
+use crate::postgres_decisions::PostgresDecisions;
 
 /// Decisions that are let go of together.
 const LET_GO: usize = 64;
@@ -70,7 +57,7 @@ impl LastResource for PostgresLastResource {
     fn settle<'a>(&'a self, ids: &'a [TransactionId]) -> BoxFuture<'a, Result<Vec<bool>, String>> {
         Box::pin(async {
             let settled = settle(&self.letting_go.manager, self.id, ids).await?;
-            settled.ok_or_else(|| format!("the table {} is gone", table(self.id)))
+            settled.ok_or_else(|| format!("the table {} is gone", PostgresDecisions(self.id).table()))
         })
     }
 
@@ -117,59 +104,20 @@ impl LettingGo {
     }
 }
 
-/// The table of a last resource. Its number is in the name: what was meant for another database finds no table.
-fn table(id: LastResourceId) -> String {
-    format!("holdfast.decisions_{:016x}", id.0)
-}
-
-/// Commits the transaction of a branch, and the decision about all with it. A session whose commits do not wait for the disk waits
-/// this time: the others are told at once.
-pub(super) fn commit_last(xid: &Xid, last: LastResourceId, others: &[BranchName]) -> String {
-    let id = xid.transaction;
-    let deadline = match id.deadline_ms {
-        0 => "NULL".to_owned(),
-        at_ms => format!("to_timestamp({at_ms} / 1000.0)"),
-    };
-    let others = others.iter().map(BranchName::as_str).collect::<Vec<_>>().join(" ");
-    let row = format!(
-        "{WAIT_FOR_DISK}; INSERT INTO {} (id, committed, branches, deadline) VALUES ('{id}', true, '{others}', {deadline}); COMMIT",
-        table(last)
-    );
-    PostgresMark(xid).checked(&row)
-}
-
-const WAIT_FOR_DISK: &str =
-    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
-
 async fn found(client: &Client) -> Result<Option<LastResourceId>, String> {
-    // Programs that made one at the same time agree on the first.
-    let query = "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'holdfast' \
-                 AND c.relkind = 'r' AND c.relname ~ '^decisions_[0-9a-f]{16}$' ORDER BY c.relname LIMIT 1";
-    let row = client.query_opt(query, &[]).await.map_err(|error| said(&error))?;
+    let row = client.query_opt(PostgresDecisions::FIND, &[]).await.map_err(|error| said(&error))?;
     let name = row.and_then(|row| row.try_get::<_, String>(0).ok());
-    let digits = name.as_deref().and_then(|name| name.strip_prefix("decisions_"));
-    Ok(digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(LastResourceId))
+    Ok(name.as_deref().and_then(PostgresDecisions::of_name).map(|decisions| decisions.0))
 }
 
 async fn made(client: &Client) -> Result<LastResourceId, String> {
     // The standard library seeds each of these from the operating system.
     let id = LastResourceId(RandomState::new().hash_one(0));
-    let schema = "SELECT to_regnamespace('holdfast') IS NULL";
-    let row = client.query_one(schema, &[]).await.map_err(|error| said(&error))?;
-    let mut making = String::new();
+    let row = client.query_one(PostgresDecisions::HAS_NO_SCHEMA, &[]).await.map_err(|error| said(&error))?;
+    let mut making = PostgresDecisions(id).make();
     if row.try_get::<_, bool>(0).unwrap_or(false) {
-        making.push_str("CREATE SCHEMA holdfast; ");
+        making = format!("{}; {making}", PostgresDecisions::MAKE_SCHEMA);
     }
-    let table = table(id);
-    write!(
-        making,
-        "CREATE TABLE {table} (id text PRIMARY KEY, committed boolean NOT NULL, branches text NOT NULL, \
-         began timestamptz NOT NULL DEFAULT transaction_timestamp(), \
-         decided timestamptz NOT NULL DEFAULT clock_timestamp(), deadline timestamptz, \
-         CONSTRAINT the_deadline_has_passed CHECK (decided < deadline), \
-         CONSTRAINT it_began_a_day_ago CHECK (decided < began + interval '1 day'))"
-    )
-    .expect("a string takes all");
     if let Err(error) = client.batch_execute(&making).await {
         // Somebody else made the schema, or the table, in between.
         return match found(client).await? {
@@ -189,30 +137,23 @@ pub(super) async fn settle(
 ) -> Result<Option<Vec<bool>>, String> {
     let client = manager.connect().await?;
     let plain = |error: tokio_postgres::Error| said(&error);
-    let table = table(last);
-    let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await.map_err(plain)?;
+    let decisions = PostgresDecisions(last);
+    let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&decisions.table()]).await.map_err(plain)?;
     if !there.try_get::<_, bool>(0).map_err(plain)? {
         return Ok(None);
     }
     let mut settled = Vec::with_capacity(ids.len());
     for id in ids {
         // Each in a transaction of its own, which waits for nothing else while it holds its row.
-        let note = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {WAIT_FOR_DISK}; \
-             INSERT INTO {table} (id, committed, branches) VALUES ('{id}', false, '') ON CONFLICT (id) DO NOTHING; COMMIT"
-        );
-        client.batch_execute(&note).await.map_err(plain)?;
-        let query = format!("SELECT committed FROM {table} WHERE id = '{id}'");
-        let rows = client.simple_query(&query).await.map_err(plain)?;
+        client.batch_execute(&decisions.note(*id)).await.map_err(plain)?;
+        let rows = client.simple_query(&decisions.look(*id)).await.map_err(plain)?;
         let committed = rows.iter().find_map(|row| match row {
             SimpleQueryMessage::Row(row) => row.get(0).map(|word| word == "t"),
             _ => None,
         });
         settled.push(committed.ok_or_else(|| format!("the decision about {id} went while it was read"))?);
     }
-    // None of these can be in the way of a commit any more.
-    let old = format!("DELETE FROM {table} WHERE NOT committed AND decided < clock_timestamp() - interval '2 days'");
-    client.batch_execute(&old).await.map_err(plain)?;
+    client.batch_execute(&decisions.let_go_old()).await.map_err(plain)?;
     Ok(Some(settled))
 }
 
@@ -222,7 +163,7 @@ pub(super) async fn kept(manager: &PostgresManager, age: Duration) -> Result<Vec
     let Some(last) = found(&client).await? else { return Ok(Vec::new()) };
     let query = format!(
         "SELECT id, branches FROM {} WHERE committed AND decided < clock_timestamp() - interval '{} milliseconds' LIMIT {KEPT_MAX}",
-        table(last),
+        PostgresDecisions(last).table(),
         age.as_millis()
     );
     let rows = client.query(&query, &[]).await.map_err(|error| said(&error))?;
@@ -237,13 +178,8 @@ pub(super) async fn kept(manager: &PostgresManager, age: Duration) -> Result<Vec
 /// Decisions that one sweep looks at.
 const KEPT_MAX: usize = 10_000;
 
-/// Removes decisions that nobody needs. They may be back after a crash: that is no harm.
+/// Lets go of decisions that nobody needs.
 pub(super) async fn let_go(client: &Client, last: LastResourceId, ids: &[TransactionId]) -> Result<(), String> {
-    let ids = ids.iter().map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
-    let delete = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = off; \
-         DELETE FROM {} WHERE id IN ({ids}); COMMIT",
-        table(last)
-    );
+    let delete = PostgresDecisions(last).let_go(ids);
     client.batch_execute(&delete).await.map_err(|error| said(&error))
 }

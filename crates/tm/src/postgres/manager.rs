@@ -21,6 +21,8 @@ pub struct PostgresManager {
     order: u32,
     config: Config,
     tls: Option<PostgresTls>,
+    /// Whether transactions are prepared there.
+    prepares: bool,
 }
 
 impl PostgresManager {
@@ -28,13 +30,19 @@ impl PostgresManager {
     /// superusers.
     #[must_use]
     pub fn new(name: BranchName, config: Config) -> Self {
-        Self { name, order: 0, config, tls: None }
+        Self { name, order: 0, config, tls: None, prepares: true }
     }
 
     /// With this place in the order of commits.
     #[must_use]
     pub fn in_order(self, order: u32) -> Self {
         Self { order, ..self }
+    }
+
+    /// As the last resource alone: that it can prepare nothing is not wrong then.
+    #[must_use]
+    pub fn without_prepare(self) -> Self {
+        Self { prepares: false, ..self }
     }
 
     /// By TLS, and never without.
@@ -147,7 +155,7 @@ impl ResourceManager for PostgresManager {
             let query = "SELECT current_setting('max_prepared_transactions')::int";
             match client.query_one(query, &[]).await.and_then(|row| row.try_get::<_, i32>(0)) {
                 Err(error) => vec![said(&error)],
-                Ok(0) => vec![
+                Ok(0) if self.prepares => vec![
                     "max_prepared_transactions is 0, so nothing can be prepared. Set it in postgresql.conf, or by ALTER \
                      SYSTEM SET max_prepared_transactions = 100, to at least the number of transactions that run at the \
                      same time, and restart PostgreSQL"
