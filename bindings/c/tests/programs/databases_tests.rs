@@ -92,6 +92,25 @@ fn values(answers: &[String]) -> Vec<&str> {
     answers.iter().map(|answer| answer.split_once(": ").unwrap().1).collect()
 }
 
+/// A program inserts a row into both and dies in its commit, as the monkey's script says; others recover what it left.
+fn dies_and_is_recovered(databases: &Databases, stage: &Stage, id: u32) {
+    let (first, second) = (format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})"));
+    let answers = databases.play(stage, &["open", "begin", &first, &second, "commit"]);
+    assert_eq!(answers.len(), 4, "it dies in the commit: {answers:?}");
+    while !stage.coordinator.is_alone() {
+        std::thread::yield_now();
+    }
+    std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
+    // A server may take a moment until it knows that the program is gone.
+    loop {
+        let answers = databases.play(stage, &["open", "recover", "recover", "close"]);
+        assert_eq!(values(&answers)[0], "TX_OK", "{answers:?}");
+        if values(&answers)[2] == "committed=0,rolled-back=0,left=0" {
+            break;
+        }
+    }
+}
+
 #[test]
 fn both_databases_commit_or_none() {
     let databases = databases("t");
@@ -210,20 +229,7 @@ fn postgres_decides_as_the_last_resource() {
     ] {
         // Of the same coordinator, which gives no id out twice.
         std::fs::write(stage.folder.path().join("default-script0"), script).unwrap();
-        let [here, there] = work(id);
-        let answers = databases.play(&stage, &["open", "begin", &here, &there, "commit", "error"]);
-        assert_eq!(answers.len(), 4, "{script}: it dies in the commit: {answers:?}");
-        while !stage.coordinator.is_alone() {
-            std::thread::yield_now();
-        }
-        std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
-        loop {
-            let answers = databases.play(&stage, &["open", "recover", "recover", "close"]);
-            assert_eq!(values(&answers)[0], "TX_OK", "{answers:?}");
-            if values(&answers)[2] == "committed=0,rolled-back=0,left=0" {
-                break;
-            }
-        }
+        dies_and_is_recovered(&databases, &stage, id);
         committed += u32::from(is_committed);
         let counts = [(committed + 1).to_string(), committed.to_string(), "0".to_owned(), "nothing".to_owned()];
         assert_eq!(databases.counts("t"), counts, "{script}");
@@ -245,21 +251,7 @@ fn a_program_that_dies_leaves_nothing_in_doubt_in_databases() {
         (5, "end kill-before", false),
     ] {
         let stage = databases.stage(script);
-        let (first, second) = (format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})"));
-        let answers = databases.play(&stage, &["open", "begin", &first, &second, "commit"]);
-        assert_eq!(answers.len(), 4, "it dies in the commit: {answers:?}");
-        while !stage.coordinator.is_alone() {
-            std::thread::yield_now();
-        }
-        std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
-        // A server may take a moment until it knows that the program is gone.
-        loop {
-            let answers = databases.play(&stage, &["open", "recover", "recover", "close"]);
-            assert_eq!(values(&answers)[0], "TX_OK", "{answers:?}");
-            if values(&answers)[2] == "committed=0,rolled-back=0,left=0" {
-                break;
-            }
-        }
+        dies_and_is_recovered(&databases, &stage, id);
         committed += u32::from(is_committed);
         let rows = committed.to_string();
         assert_eq!(databases.counts("t"), [&rows, &rows, "1", "nothing"].map(str::to_owned), "{script}");
