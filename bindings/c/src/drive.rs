@@ -190,7 +190,9 @@ impl Drive {
             }
             Call::Decide(numbers) => {
                 let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
-                let asked = means.decisions.commit(self.id, &branches, means.durability);
+                // A copy: what it is of is let go of then.
+                let durability = self.id.last_resource.map_or(means.durability, |_| Some(Durability::Synced));
+                let asked = means.decisions.commit(self.id, &branches, durability);
                 if let Err(error) = &asked {
                     last_error::set(format!("the coordinator does not say that it is committed: {error}"));
                 }

@@ -151,8 +151,8 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
     recovered
 }
 
-/// The same verdicts, those of last resources in the place of the coordinator's that it will not commit. What nobody answers stays as
-/// it is, and so is left alone.
+/// The same verdicts, those of last resources in the place of the coordinator's that it will not commit. Where nobody answers, and where
+/// two do who do not agree, because one is a copy of the other, it stays as it is, and so is left alone.
 fn asked_last(
     mut verdicts: BTreeMap<TransactionId, Verdict>,
     resources: &[&dyn Resource],
@@ -161,20 +161,25 @@ fn asked_last(
     let open = verdicts.iter_mut().filter(|(_, verdict)| **verdict == Verdict::LastResource);
     for (id, verdict) in open {
         let Some(last) = id.last_resource else { continue };
+        let mut answers = BTreeSet::new();
         for resource in resources {
             match resource.settle(last, &[*id]) {
-                Ok(Some(settled)) => {
-                    let is_committed = settled.first().is_some_and(|committed| *committed);
-                    *verdict = if is_committed { Verdict::Commit } else { Verdict::Rollback };
-                    break;
-                }
-                Ok(None) => {}
+                Ok(settled) => answers.extend(settled.unwrap_or_default()),
                 Err(error) => {
                     tracing::warn!(branch = %resource.branch(), %error, "cannot ask what the last resource decided");
                     recovered.unreachable += 1;
                 }
             }
         }
+        *verdict = match (answers.contains(&true), answers.contains(&false)) {
+            (true, false) => Verdict::Commit,
+            (false, true) => Verdict::Rollback,
+            (true, true) => {
+                tracing::warn!(%id, "two databases say differently what they decided as the same last resource");
+                continue;
+            }
+            (false, false) => continue,
+        };
     }
     verdicts
 }

@@ -149,6 +149,12 @@ impl Coordinator {
         Box::new(move |prepared| decisions.commit(id, prepared, None))
     }
 
+    /// The same for what a last resource decided: what that remembers is removed then, and was on the disk.
+    pub(crate) fn copy(&self, id: TransactionId) -> Decide {
+        let decisions = self.decisions();
+        Box::new(move |prepared| decisions.commit(id, prepared, Some(Durability::Synced)))
+    }
+
     /// Something was left to recovery just now.
     pub(crate) fn hurry_recovery(&self) {
         self.0.hurry.notify_one();

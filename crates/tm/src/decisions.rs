@@ -114,7 +114,7 @@ pub fn decide_abort(decisions: &dyn Decisions, id: TransactionId) -> Result<TwoP
         Err(error) if error.kind == ErrorKind::Aborted => Ok(TwoPhaseDecision::Aborted),
         Err(error) if error.kind == ErrorKind::Invalid => match decisions.verdicts(&[id])?.as_slice() {
             [Verdict::Commit] => Ok(TwoPhaseDecision::Committed),
-            // Who asks is the program itself, which has not told the last resource to commit.
+            // Who asks is the program itself: it has not told the last resource to commit, or does without this answer.
             [Verdict::Rollback | Verdict::LastResource] => Ok(TwoPhaseDecision::Aborted),
             _ => Err(error),
         },

@@ -92,17 +92,6 @@ impl PostgresBranch {
         })
     }
 
-    /// Commits by this.
-    async fn end_by(&mut self, commit: String) -> Answer {
-        match self.client.batch_execute(&commit).await {
-            Ok(()) => {
-                self.ended = true;
-                XaCode::Ok.into()
-            }
-            Err(error) => self.failed(error).await,
-        }
-    }
-
     /// Ends a transaction that failed, so that the program may use its client again, and says why it did.
     async fn failed(&mut self, error: Error) -> Answer {
         if self.client.is_closed() || error.as_db_error().is_none() {
@@ -148,15 +137,32 @@ impl Branch for PostgresBranch {
     }
 
     fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
-        let commit = PostgresMark(&self.xid).checked("COMMIT");
-        Box::pin(self.end_by(commit))
+        Box::pin(async move {
+            match self.client.batch_execute(&PostgresMark(&self.xid).checked("COMMIT")).await {
+                Ok(()) => {
+                    self.ended = true;
+                    XaCode::Ok.into()
+                }
+                Err(error) => self.failed(error).await,
+            }
+        })
     }
 
     fn commit_last<'a>(&'a mut self, others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            match self.xid.transaction.last_resource {
-                Some(last) => self.end_by(PostgresDecisions(last).commit(&self.xid, others)).await,
-                None => Answer::new(XaCode::Protocol, "the transaction was begun without a last resource"),
+            let Some(last) = self.xid.transaction.last_resource else {
+                return Answer::new(XaCode::Protocol, "the transaction was begun without a last resource");
+            };
+            match self.client.batch_execute(&PostgresDecisions(last).commit(&self.xid, others)).await {
+                Ok(()) => {
+                    self.ended = true;
+                    XaCode::Ok.into()
+                }
+                Err(error) => {
+                    let advice = last::advice(&error);
+                    let Answer { code, reason } = self.failed(error).await;
+                    Answer::new(code, advice.map_or(reason.clone(), |advice| format!("{advice} ({reason})")))
+                }
             }
         })
     }

@@ -230,9 +230,29 @@ impl Recovery {
             (manager.name().clone(), answer.unwrap_or_else(|_| Err(no_answer(patience))))
         });
         let answers = join_all(answers).await;
-        if let Some(settled) = answers.iter().find_map(|(_, answer)| answer.as_ref().ok()?.as_ref()) {
-            let action = |committed: &bool| if *committed { Action::Commit } else { Action::Rollback };
-            return ids.iter().copied().zip(settled.iter().map(action)).collect();
+        let told = |(name, answer): &'_ (BranchName, Result<Option<Vec<bool>>, String>)| {
+            Some((name.clone(), answer.as_ref().ok()?.clone()?))
+        };
+        let (keepers, told): (Vec<BranchName>, Vec<Vec<bool>>) = answers.iter().filter_map(told).unzip();
+        if !told.is_empty() {
+            let action = |(number, id): (usize, &TransactionId)| {
+                let mut words = told.iter().map(|words| words.get(number).copied());
+                let committed = words.next()??;
+                let agree = words.all(|word| word == Some(committed));
+                agree.then_some((*id, if committed { Action::Commit } else { Action::Rollback }))
+            };
+            let actions: Vec<_> = ids.iter().enumerate().filter_map(action).collect();
+            if actions.len() < ids.len() {
+                let keepers = keepers.iter().map(BranchName::as_str).collect::<Vec<_>>().join(" and ");
+                let reason = format!(
+                    "{keepers} do not agree about {} transactions that the last resource {:016x} decided about: one of them is a copy, \
+                     whose decisions have to be removed",
+                    ids.len() - actions.len(),
+                    last.0
+                );
+                report.down.push(Down { manager: None, reason, pause: Duration::ZERO });
+            }
+            return actions;
         }
         let failures = answers.iter().filter_map(|(name, answer)| Some(format!("{name}: {}", answer.as_ref().err()?)));
         let failures = failures.collect::<Vec<_>>().join("; ");

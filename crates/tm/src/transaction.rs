@@ -291,11 +291,10 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
     let names: Vec<BranchName> = branches.iter().map(|branch| branch.name.clone()).collect();
     let (machine, decide): (_, Decide) = match (ending, local) {
         (Ending::Rollback, _) => (TwoPhase::rollback(branches.len(), other), coordinator.decide(id)),
-        (Ending::Commit, None) => {
-            let ordinary = || TwoPhase::commit(&orders, other);
-            let machine = deciding.map_or_else(ordinary, |at| TwoPhase::commit_with_last(&orders, at));
-            (machine, coordinator.decide(id))
-        }
+        (Ending::Commit, None) => match deciding {
+            Some(at) => (TwoPhase::commit_with_last(&orders, at), coordinator.copy(id)),
+            None => (TwoPhase::commit(&orders, other), coordinator.decide(id)),
+        },
         (Ending::Commit, Some(local)) => {
             let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
             let decide = Box::new(move |prepared: &[BranchName]| decide_locally(local, id, prepared, durability));
@@ -309,7 +308,8 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
             (TwoPhase::commit(&orders, OtherWork::Local), decide)
         }
     };
-    let waiting = if matches!(ending, Ending::Prepare(_)) { Waiting::Aside } else { coordinator.waiting() };
+    let waits = matches!(ending, Ending::Prepare(_)) || deciding.is_some();
+    let waiting = if waits { Waiting::Aside } else { coordinator.waiting() };
     let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide, last };
     let ended = drive.run(machine, branches).await;
     if role == Role::Joined && ended.outcome != Outcome::Committed {

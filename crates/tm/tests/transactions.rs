@@ -1,6 +1,7 @@
 //! Transactions of an asynchronous program over an embedded coordinator and resource managers that do as they are told.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod last_resource;
 mod monkey;
 
 use std::sync::Arc;

@@ -17,9 +17,10 @@
 use std::collections::BTreeSet;
 
 use crate::answer::Mark;
+use crate::error::TableError;
 use crate::id::{OwnerId, TransactionId};
 use crate::record::{Change, DamageRecord, Record, RecordKey};
-use crate::table::{Entry, Now, Table, TableError};
+use crate::table::{Entry, Now, Table};
 
 /// How many numbers of owners are passed over: more than are given out between two records of owners that could be lost.
 const OWNERS_PASSED_OVER: u64 = 1 << 32;

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{Plan, Rests};
+use crate::error::TableError;
 use crate::id::{BranchName, OwnerId, TransactionId};
 use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
-use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Table, TableError, Vote};
+use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Table, Vote};
 
 /// What a branch of a committed transaction says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Table {
     /// The same for an operator, who has looked at all branches: also what is in doubt since the journal was damaged.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`; `NoSuchBranch` when it is committed, without one of these: nothing was decided.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`; `LastResource` where that decides, but of what is in doubt; `NoSuchBranch` when it is committed, without one of these: nothing was decided.
     pub fn commit_by_operator(
         &mut self,
         id: TransactionId,
@@ -129,6 +130,8 @@ impl Table {
         }
         if by != By::Operator {
             self.check_shadow(id)?;
+        } else if id.last_resource.is_some() && !self.is_in_shadow(id.owner) {
+            return Err(TableError::LastResource(id));
         }
         if !self.owners.is_given(id.owner) {
             return Err(TableError::NoSuchOwner(id.owner));

@@ -10,6 +10,7 @@ mod id;
 mod record;
 
 mod answer;
+mod error;
 mod owners;
 mod table;
 
@@ -27,6 +28,7 @@ pub use base::Time;
 pub use answer::{Answer, Mark, Needs, Plan};
 pub use codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
+pub use error::TableError;
 pub use id::{
     BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, LastResourceId, MalformedId, OwnerId, TransactionId, Xid,
 };
@@ -36,6 +38,6 @@ pub use record::{
 };
 pub use settle::{Action, Instruction, Pace, Settle};
 pub use status::{BranchStatus, Listed, State, Status};
-pub use table::{AbortReason, Commit, Counters, Now, OWNER_NAME_BYTES_MAX, Outcome, Patience, Table, TableError, Vote};
+pub use table::{AbortReason, Commit, Counters, Now, OWNER_NAME_BYTES_MAX, Outcome, Patience, Table, Vote};
 pub use two_phase::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome};
 pub use verdict::{Stepped, Verdict};

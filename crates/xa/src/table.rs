@@ -32,7 +32,8 @@ use base::{Limits, Time};
 use crate::answer::{Answer, Mark, Needs, Plan, Rests};
 use crate::damage::Damage;
 use crate::decide::Shared;
-use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
+use crate::error::TableError;
+use crate::id::{CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
 use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
 
@@ -50,56 +51,6 @@ pub struct Now {
     pub time: Time,
     /// In milliseconds since 1970: for deadlines.
     pub wall_ms: u64,
-}
-
-/// Why a call makes no sense, or cannot be answered. Nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TableError {
-    /// The transaction is of another coordinator.
-    #[error("this transaction is of another coordinator, {:016x}", .0.0)]
-    Foreign(CoordinatorId),
-    /// No owner has that number.
-    #[error("no owner was ever given the number {}", .0.0)]
-    NoSuchOwner(OwnerId),
-    /// A branch stands twice in one request.
-    #[error("the branch {0} is named twice")]
-    Twice(BranchName),
-    /// Another program has a branch of this name.
-    #[error("another program has a branch {0} in this transaction; the names of all its branches have to differ")]
-    Taken(BranchName),
-    /// A branch does not belong to the transaction.
-    #[error("the transaction has no branch {0}")]
-    NoSuchBranch(BranchName),
-    /// Only shared transactions have branches of others.
-    #[error("the transaction is not shared: its id says that one program has all its branches")]
-    NotShared,
-    /// A branch may be in doubt, or has decided by itself.
-    #[error("the branch {0} may be in doubt or has decided by itself: forgetting it needs force")]
-    NotDone(BranchName),
-    /// All branches know, but the owner may not.
-    #[error("its branches know, but its owner may not: it goes in an hour, and forgetting it now needs force")]
-    Retained,
-    /// A lease is too short or too long.
-    #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]
-    LeaseLength,
-    /// A name of an owner is too long.
-    #[error("the name of an owner has {OWNER_NAME_BYTES_MAX} bytes at most")]
-    OwnerName,
-    /// What was decided may be lost, and no program is to decide anew.
-    #[error(
-        "what was decided about {0} may be lost, because the journal was damaged since it began; leave its branches as they \
-         are and have an operator decide, with `holdfast xa commit` or `holdfast xa rollback`"
-    )]
-    Doubtful(TransactionId),
-    /// A bound is reached.
-    #[error("the coordinator holds at most {max} {what}")]
-    Limit {
-        /// Of what there are too many.
-        what: &'static str,
-        /// How many there may be.
-        max: usize,
-    },
 }
 
 /// Why a transaction will never be committed.

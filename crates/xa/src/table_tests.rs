@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decide::{Forgetting, Learned, Taking};
-use crate::id::LastResourceId;
+use crate::id::{BranchName, LastResourceId};
 use crate::record::{DamageRecord, Heuristic};
 use crate::status::State;
 use crate::verdict::Verdict;
@@ -212,6 +212,9 @@ fn where_a_last_resource_may_have_decided_nobody_is_told_to_roll_back() {
     let asks = Verdict::LastResource;
     assert_eq!(verdicts(&mut held, at(1)), [Verdict::Commit, asks, Verdict::Leave, Verdict::Leave]);
     assert_eq!(verdicts(&mut held, at(5)), [Verdict::Commit, asks, asks, Verdict::Leave]);
+    // Nor does an operator, whom the program and its last resource do not ask.
+    let refused = held.table.commit_by_operator(open, &[name(0)], at(5)).map(drop);
+    assert_eq!(refused, Err(TableError::LastResource(open)));
     // Whoever was sent there must find that nothing is decided here behind it.
     for id in [given_up, late] {
         assert!(matches!(commit(&mut held, id), Commit::Settled(Outcome::Aborted(_))));

@@ -11,6 +11,7 @@ mod command_tests;
 mod database_tests;
 mod databases;
 mod kill_tests;
+mod last_resource_database_tests;
 mod last_resource_tests;
 mod program_tests;
 mod programs;

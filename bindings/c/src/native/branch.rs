@@ -18,7 +18,7 @@
 
 use std::ffi::{c_int, c_long};
 
-use tm::{LastResourceId, XaCode, Xid};
+use tm::{LastResourceId, PostgresDecisions, XaCode, Xid};
 
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
@@ -92,7 +92,7 @@ impl<S: Session> BranchConnection<S> {
             return misplaced(phase);
         }
         let statement = statement(&xid);
-        let answer = self.ask(&statement);
+        let answer = self.ask(&statement).map_err(advised);
         self.finish(Step::CommitOnePhase, xid, &answer)
     }
 
@@ -365,6 +365,20 @@ impl<S: Session> BranchConnection<S> {
     fn ask(&mut self, statement: &str) -> Result<Reply, Failure> {
         self.session.send(statement)?;
         self.session.receive()
+    }
+}
+
+/// With what a refusal of the decision means.
+fn advised(failure: Failure) -> Failure {
+    let advice = match &failure {
+        Failure::Refused { state, text, .. } => PostgresDecisions::advice(state, text),
+        Failure::Lost(_) => None,
+    };
+    match (failure, advice) {
+        (Failure::Refused { state, number, text }, Some(advice)) => {
+            Failure::Refused { state, number, text: format!("{advice} ({text})") }
+        }
+        (failure, _) => failure,
     }
 }
 

@@ -25,26 +25,53 @@ fn find(session: &mut impl Session) -> Result<Option<LastResourceId>, Failure> {
 
 /// Which last resource the database is; it becomes one if it is none.
 pub(super) fn open(session: &mut impl Session) -> Result<LastResourceId, Failure> {
-    if let Some(found) = find(session)? {
-        return Ok(found);
+    let last = match find(session)? {
+        Some(found) => found,
+        None => making(session)?,
+    };
+    check_rights(session, last)?;
+    Ok(last)
+}
+
+fn making(session: &mut impl Session) -> Result<LastResourceId, Failure> {
+    let made = make(session);
+    if made.is_err() {
+        // What it began is not to be left open, and is not once the connection is lost.
+        drop(ask(session, "ROLLBACK"));
     }
-    // The standard library seeds each of these from the operating system.
-    let made = LastResourceId(RandomState::new().hash_one(0));
-    let mut statement = PostgresDecisions(made).make();
-    if value(&ask(session, PostgresDecisions::HAS_NO_SCHEMA)?) == Some("t") {
-        statement = format!("{}; {statement}", PostgresDecisions::MAKE_SCHEMA);
-    }
-    let answer = ask(session, &statement);
-    // Somebody else may have made it at the same time, and all agree on the first.
-    match (find(session)?, answer) {
-        (Some(found), _) => Ok(found),
-        (None, Ok(_)) => Ok(made),
-        (None, Err(Failure::Refused { state, number, text })) => {
-            let text = format!("cannot make a table for decisions in the schema holdfast: {text}");
-            Err(Failure::Refused { state, number, text })
+    made
+}
+
+fn make(session: &mut impl Session) -> Result<LastResourceId, Failure> {
+    let plain = |failure| match failure {
+        Failure::Refused { state, number, text } => {
+            Failure::Refused { state, number, text: format!("{}: {text}", PostgresDecisions::CANNOT_MAKE) }
         }
-        (None, Err(lost)) => Err(lost),
+        lost => lost,
+    };
+    ask(session, &PostgresDecisions::begin_making()).map_err(plain)?;
+    let found = find(session)?;
+    // The standard library seeds each of these from the operating system.
+    let made = found.unwrap_or_else(|| LastResourceId(RandomState::new().hash_one(0)));
+    if found.is_none() {
+        if value(&ask(session, PostgresDecisions::HAS_NO_SCHEMA)?) == Some("t") {
+            ask(session, PostgresDecisions::MAKE_SCHEMA).map_err(plain)?;
+        }
+        ask(session, &PostgresDecisions(made).make()).map_err(plain)?;
     }
+    ask(session, "COMMIT").map_err(plain)?;
+    Ok(made)
+}
+
+fn check_rights(session: &mut impl Session, last: LastResourceId) -> Result<(), Failure> {
+    let reply = ask(session, &PostgresDecisions(last).rights())?;
+    let mut values = reply.rows.iter().flatten().map(|value| String::from_utf8_lossy(value));
+    let role = values.next().unwrap_or_default();
+    if values.next().is_some_and(|has_all| has_all == "t") {
+        return Ok(());
+    }
+    let text = PostgresDecisions(last).no_rights(&role);
+    Err(Failure::Refused { state: "42501".to_owned(), number: 0, text })
 }
 
 /// Whether each of these is committed there; what is not never will be. `None` when it is not the last resource that is meant.
@@ -60,13 +87,17 @@ pub(super) fn settle(
     }
     let mut settled = Vec::with_capacity(ids.len());
     for id in ids {
+        // Each in a transaction of its own, which waits for nothing else while it holds its row.
         ask(session, &decisions.note(*id))?;
-        settled.push(match value(&ask(session, &decisions.look(*id))?) {
-            Some(word) => word == "t",
+        ask(session, &PostgresDecisions::begin_looking())?;
+        let reply = ask(session, &decisions.look(&[*id]))?;
+        ask(session, "COMMIT")?;
+        settled.push(match reply.rows.first().and_then(|row| row.get(1)) {
+            Some(word) => word == b"t",
             None => return Err(Failure::Lost(format!("the decision about {id} went while it was read"))),
         });
     }
-    ask(session, &decisions.let_go_old())?;
+    drop(ask(session, &decisions.let_go_old()));
     Ok(Some(settled))
 }
 

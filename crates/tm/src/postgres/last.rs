@@ -2,11 +2,12 @@
 //!
 //! May use: `branch`, `postgres_decisions`, tokio-postgres. Must not know: coordinators.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
 use xa::{BranchName, LastResourceId, TransactionId};
 
 use super::manager::PostgresManager;
@@ -44,6 +45,7 @@ impl PostgresLastResource {
             Some(id) => id,
             None => made(&client).await?,
         };
+        check_rights(&client, id).await?;
         let (known, client) = (Mutex::default(), tokio::sync::Mutex::default());
         Ok(Self { id, letting_go: Arc::new(LettingGo { manager: manager.clone(), id, known, client }) })
     }
@@ -104,6 +106,12 @@ impl LettingGo {
     }
 }
 
+/// What it means that a decision was refused, where the database's words do not tell.
+pub(super) fn advice(error: &Error) -> Option<&'static str> {
+    let error = error.as_db_error()?;
+    PostgresDecisions::advice(error.code().code(), error.message())
+}
+
 async fn found(client: &Client) -> Result<Option<LastResourceId>, String> {
     let row = client.query_opt(PostgresDecisions::FIND, &[]).await.map_err(|error| said(&error))?;
     let name = row.and_then(|row| row.try_get::<_, String>(0).ok());
@@ -111,22 +119,28 @@ async fn found(client: &Client) -> Result<Option<LastResourceId>, String> {
 }
 
 async fn made(client: &Client) -> Result<LastResourceId, String> {
+    let plain = |error: Error| format!("{}: {}", PostgresDecisions::CANNOT_MAKE, said(&error));
+    client.batch_execute(&PostgresDecisions::begin_making()).await.map_err(plain)?;
+    if let Some(id) = found(client).await? {
+        client.batch_execute("COMMIT").await.map_err(plain)?;
+        return Ok(id);
+    }
     // The standard library seeds each of these from the operating system.
     let id = LastResourceId(RandomState::new().hash_one(0));
-    let row = client.query_one(PostgresDecisions::HAS_NO_SCHEMA, &[]).await.map_err(|error| said(&error))?;
-    let mut making = PostgresDecisions(id).make();
-    if row.try_get::<_, bool>(0).unwrap_or(false) {
+    let mut making = format!("{}; COMMIT", PostgresDecisions(id).make());
+    let row = client.query_one(PostgresDecisions::HAS_NO_SCHEMA, &[]).await.map_err(plain)?;
+    if row.try_get(0).map_err(plain)? {
         making = format!("{}; {making}", PostgresDecisions::MAKE_SCHEMA);
     }
-    if let Err(error) = client.batch_execute(&making).await {
-        // Somebody else made the schema, or the table, in between.
-        return match found(client).await? {
-            Some(id) => Ok(id),
-            None => Err(format!("cannot make a table for decisions in the schema holdfast: {}", said(&error))),
-        };
-    }
-    // Whoever makes one at the same time finds the same first.
-    Ok(found(client).await?.unwrap_or(id))
+    client.batch_execute(&making).await.map_err(plain)?;
+    Ok(id)
+}
+
+async fn check_rights(client: &Client, id: LastResourceId) -> Result<(), String> {
+    let plain = |error: Error| said(&error);
+    let row = client.query_one(&PostgresDecisions(id).rights(), &[]).await.map_err(plain)?;
+    let (role, has_all): (String, Option<bool>) = (row.try_get(0).map_err(plain)?, row.try_get(1).map_err(plain)?);
+    if has_all == Some(true) { Ok(()) } else { Err(PostgresDecisions(id).no_rights(&role)) }
 }
 
 /// What this database decided, or decides by that; `None` when it is not the last resource that is meant.
@@ -136,25 +150,39 @@ pub(super) async fn settle(
     ids: &[TransactionId],
 ) -> Result<Option<Vec<bool>>, String> {
     let client = manager.connect().await?;
-    let plain = |error: tokio_postgres::Error| said(&error);
+    let asking = manager.cancelling(&client);
+    let settled = settle_by(&client, last, ids).await;
+    asking.over();
+    settled
+}
+
+async fn settle_by(client: &Client, last: LastResourceId, ids: &[TransactionId]) -> Result<Option<Vec<bool>>, String> {
+    let plain = |error: Error| said(&error);
     let decisions = PostgresDecisions(last);
     let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&decisions.table()]).await.map_err(plain)?;
     if !there.try_get::<_, bool>(0).map_err(plain)? {
         return Ok(None);
     }
-    let mut settled = Vec::with_capacity(ids.len());
     for id in ids {
         // Each in a transaction of its own, which waits for nothing else while it holds its row.
         client.batch_execute(&decisions.note(*id)).await.map_err(plain)?;
-        let rows = client.simple_query(&decisions.look(*id)).await.map_err(plain)?;
-        let committed = rows.iter().find_map(|row| match row {
-            SimpleQueryMessage::Row(row) => row.get(0).map(|word| word == "t"),
-            _ => None,
-        });
-        settled.push(committed.ok_or_else(|| format!("the decision about {id} went while it was read"))?);
     }
-    client.batch_execute(&decisions.let_go_old()).await.map_err(plain)?;
-    Ok(Some(settled))
+    let read = format!("{}; {}; COMMIT", PostgresDecisions::begin_looking(), decisions.look(ids));
+    let mut decided = BTreeMap::new();
+    for row in client.simple_query(&read).await.map_err(plain)? {
+        if let SimpleQueryMessage::Row(row) = row
+            && row.len() == 2
+            && let (Some(id), Some(committed)) = (row.get(0), row.get(1))
+        {
+            decided.insert(id.to_owned(), committed == "t");
+        }
+    }
+    drop(client.batch_execute(&decisions.let_go_old()).await);
+    let settled = ids.iter().map(|id| {
+        let committed = decided.get(&id.to_string()).copied();
+        committed.ok_or_else(|| format!("the decision about {id} went while it was read"))
+    });
+    settled.collect::<Result<_, _>>().map(Some)
 }
 
 /// The decisions to commit that are older than this.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use xa::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 
 use super::{PostgresTls, last, said, settled};
@@ -82,11 +82,44 @@ impl PostgresManager {
         })
     }
 
+    /// Ends what `client` is waiting for when it is dropped before it is over: PostgreSQL does not notice that nobody waits any
+    /// more, and who asks again and again would use up its connections.
+    pub(super) fn cancelling(&self, client: &Client) -> Cancelling {
+        Cancelling { token: Some(client.cancel_token()), tls: self.tls.clone() }
+    }
+
     async fn complete(&self, statement: String) -> Answer {
         match self.connect().await {
             Ok(client) => settled(client.batch_execute(&statement).await),
             Err(reason) => Answer::new(XaCode::ManagerDown, reason),
         }
+    }
+}
+
+/// A request that is cancelled with this.
+pub(super) struct Cancelling {
+    token: Option<CancelToken>,
+    tls: Option<PostgresTls>,
+}
+
+impl Cancelling {
+    /// It was answered.
+    pub(super) fn over(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        let (Some(token), Ok(runtime)) = (self.token.take(), tokio::runtime::Handle::try_current()) else { return };
+        let tls = self.tls.take();
+        runtime.spawn(async move {
+            // Nobody is there to be told of an error.
+            let _ = match tls {
+                None => token.cancel_query(NoTls).await,
+                Some(tls) => token.cancel_query(tls).await,
+            };
+        });
     }
 }
 

@@ -141,6 +141,10 @@ impl Branch for MonkeyBranch {
         self.monkey.ask("one phase", &self.xid)
     }
 
+    fn commit_last<'a>(&'a mut self, _others: &'a [BranchName]) -> BoxFuture<'a, Answer> {
+        self.monkey.ask("commit last", &self.xid)
+    }
+
     fn commit(&mut self) -> BoxFuture<'_, Answer> {
         self.monkey.ask("commit", &self.xid)
     }
