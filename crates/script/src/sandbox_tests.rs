@@ -67,6 +67,20 @@ fn text(text: &str) -> Value {
     Value::Text(text.as_bytes().to_vec())
 }
 
+/// Both were nil, and what scripts for Redis did with them failed without a word of them.
+#[test]
+fn what_scripts_of_redis_have_besides_is_there_or_named() {
+    let source =
+        "redis.set_repl(redis.REPL_ALL) redis.debug('x') return redis.replicate_commands() and not redis.breakpoint()";
+    assert_eq!(run(source), Ok(Value::Integer(1)));
+    for name in ["cmsgpack", "struct", "bit"] {
+        let failed = run(&format!("local n = 1\nreturn {name}.pack(n)")).unwrap_err().to_string();
+        let wanted = format!("script:2: {name} of Redis' scripts is not here: docs/concepts/scripts.md says what is");
+        assert_eq!(failed, wanted);
+    }
+    assert!(run("redis.set_repl(4)").unwrap_err().to_string().contains("set_repl takes"));
+}
+
 #[test]
 fn values_are_converted_as_redis_does() {
     let array = |values: &[i64]| Value::Array(values.iter().map(|value| Value::Integer(*value)).collect());

@@ -113,7 +113,7 @@ impl PostgresDecisions {
         } else if is_of("42P01", TABLE_START) {
             Some("the branch is of another database than the last resource, or its table was dropped")
         } else if state == "25006" {
-            Some("a last resource has to write its decision, and the branch is read only: let another one decide")
+            Some("a last resource has to write its decision, and this branch is read only: let another one decide")
         } else {
             None
         }

@@ -248,7 +248,7 @@ async fn a_copy_that_says_something_else_is_not_believed(setting: &Setting) {
 async fn what_the_database_refuses_is_explained(setting: &Setting) {
     let elsewhere = setting.of_database("template1");
     let read_only = setting.manager("options='-c default_transaction_read_only=on'");
-    for (manager, word) in [(elsewhere, "of another database"), (read_only, "read only by `enlist`")] {
+    for (manager, word) in [(elsewhere, "of another database"), (read_only, "is read only: let another one decide")] {
         let xid = Xid { transaction: setting.begun(), branch: name("postgres") };
         let client = Arc::new(manager.connect().await.unwrap());
         let answer = PostgresBranch::start(&client, xid).await.unwrap().commit_last(&[]).await;

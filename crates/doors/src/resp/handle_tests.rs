@@ -414,7 +414,7 @@ fn the_transaction_queue_and_the_watch_list_are_bounded() {
         assert_eq!(fixture.run("PING"), "+QUEUED");
     }
     fixture.check(&[
-        ("PING", "-ERR the transaction has too many commands or bytes"),
+        ("PING", "-ERR the transaction has too many commands or bytes: 8 commands and 4096 bytes are the most, so do it in parts"),
         ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
         ("WATCH a b c d", "+OK"),
         ("WATCH a", "+OK"),

@@ -516,7 +516,7 @@ fn a_transaction_is_bounded() {
     let mut one = shop.client();
     one.check(&[("TX.BEGIN", ID)]);
     (0..8).for_each(|number| one.check(&[(&format!("SET k{number} v"), "+OK")]));
-    let much = "-LIMIT the transaction has too many commands or bytes";
+    let much = "-LIMIT the transaction has too many commands or bytes: 8 commands and 4096 bytes are the most, so do it in parts";
     one.check(&[("SET k9 v", much), ("TX.COMMIT", &over(much)), ("EXISTS k0", ":0"), ("TX.BEGIN", ID)]);
     let long = format!("SET long {}", "x".repeat(5_000));
     one.check(&[(&long, much), ("TX.ABORT", "+OK")]);

@@ -128,8 +128,13 @@ impl Gathered {
     pub(crate) fn add(&mut self, door: &Door, bytes: usize) -> Result<(), Fail> {
         let limits = &door.options.limits;
         let (commands, bytes) = (self.commands + 1, self.bytes + bytes);
-        if commands > limits.queue_commands_max || bytes > limits.queue_bytes_max {
-            return Err("ERR the transaction has too many commands or bytes".into());
+        let (commands_max, bytes_max) = (limits.queue_commands_max, limits.queue_bytes_max);
+        if commands > commands_max || bytes > bytes_max {
+            let text = format!(
+                "ERR the transaction has too many commands or bytes: {commands_max} commands and {bytes_max} bytes are the most, so do it \
+                 in parts"
+            );
+            return Err(text.into());
         }
         let all = bytes + commands * size_of::<Queued>();
         if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
