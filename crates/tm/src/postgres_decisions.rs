@@ -20,7 +20,7 @@ use crate::postgres_mark::PostgresMark;
 
 /// A session whose commits do not wait for the disk waits in this transaction: others are told at once what it decided.
 const WAIT_FOR_DISK: &str =
-    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
+    "CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
 /// Roles and databases may have others as defaults, by which nothing is written, or two who ask are in each other's way.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 const DEADLINE: &str = "the_deadline_has_passed";
@@ -56,7 +56,7 @@ impl PostgresDecisions {
     /// COMMIT before anything is believed.
     #[must_use]
     pub fn begin_looking() -> String {
-        format!("{BEGIN}; {WAIT_FOR_DISK}; SELECT pg_logical_emit_message(true, 'holdfast', '')")
+        format!("{BEGIN}; SELECT {WAIT_FOR_DISK}; SELECT pg_logical_emit_message(true, 'holdfast', '')")
     }
 
     /// Those in a table that was found.
@@ -93,10 +93,12 @@ impl PostgresDecisions {
             at_ms => format!("to_timestamp({at_ms} / 1000.0)"),
         };
         let others = others.iter().map(BranchName::as_str).collect::<Vec<_>>().join(" ");
-        PostgresMark(xid).checked(&format!(
-            "{WAIT_FOR_DISK}; INSERT INTO {table} (id, committed, branches, deadline) VALUES ('{id}', true, '{others}', {deadline}); \
-             COMMIT"
-        ))
+        // In one statement with the question: each takes PostgreSQL some 20 us.
+        let question = PostgresMark(xid).question();
+        format!(
+            "{question}, {WAIT_FOR_DISK}; \
+             INSERT INTO {table} (id, committed, branches, deadline) VALUES ('{id}', true, '{others}', {deadline}); COMMIT"
+        )
     }
 
     /// What it means that a decision was refused with this SQLSTATE and text, where the database's words do not tell. PostgreSQL
@@ -123,7 +125,7 @@ impl PostgresDecisions {
     #[must_use]
     pub fn note(self, id: TransactionId) -> String {
         format!(
-            "{BEGIN}; {WAIT_FOR_DISK}; INSERT INTO {} (id, committed, branches) VALUES ('{id}', false, '') \
+            "{BEGIN}; SELECT {WAIT_FOR_DISK}; INSERT INTO {} (id, committed, branches) VALUES ('{id}', false, '') \
              ON CONFLICT (id) DO NOTHING; COMMIT",
             self.table()
         )

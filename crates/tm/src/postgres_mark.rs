@@ -30,10 +30,15 @@ impl PostgresMark<'_> {
     /// Does this as long as the transaction is the branch's; otherwise it is an error.
     #[must_use]
     pub fn checked(self, statement: &str) -> String {
+        format!("{}; {statement}", self.question())
+    }
+
+    /// The question alone: a SELECT of one value, to which others may be added.
+    pub(crate) fn question(self) -> String {
         // The text is made when it is needed: a literal would be read as a number, and refused, with the question.
         let found = "current_setting('holdfast.branch', true)";
         let xid = self.0;
-        format!("SELECT CASE WHEN {found} = '{xid}' THEN 0 ELSE concat('{WORDS}', {found})::int END; {statement}")
+        format!("SELECT CASE WHEN {found} = '{xid}' THEN 0 ELSE concat('{WORDS}', {found})::int END")
     }
 
     /// Whether an error, by its SQLSTATE and its text, says that the transaction is not the branch's.
