@@ -105,9 +105,16 @@ impl SwitchedResource {
         self.info(self.switch.table.open, &self.open_string)
     }
 
-    /// Which last resource it is, as this thread has it open.
+    /// Which last resource it is. One that was away before was left closed, and is opened: a transaction that begins without it
+    /// would have it prepared.
     pub(crate) fn last_resource(&self) -> Option<LastResourceId> {
-        native::last_resource(self.rmid).filter(|_| self.is_last)
+        if !self.is_last {
+            return None;
+        }
+        native::last_resource(self.rmid).or_else(|| {
+            self.open();
+            native::last_resource(self.rmid)
+        })
     }
 
     /// Closes it for this thread.

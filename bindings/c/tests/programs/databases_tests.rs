@@ -168,7 +168,7 @@ fn both_databases_commit_or_none() {
 /// It can prepare nothing, so nothing of it is ever prepared.
 #[test]
 fn postgres_decides_as_the_last_resource() {
-    let databases = Databases { postgres: start_postgres(0), mariadb: start_mariadb() };
+    let mut databases = Databases { postgres: start_postgres(0), mariadb: start_mariadb() };
     let create = "CREATE TABLE t (id int PRIMARY KEY)";
     let made = databases
         .play(&databases.stage(""), &["tm", &format!("own-pg={create}"), &format!("own-ma={create} ENGINE=InnoDB")]);
@@ -219,8 +219,22 @@ fn postgres_decides_as_the_last_resource() {
     }
     assert_eq!(rows("committed"), "0");
 
+    // It was away when a transaction began, and the next one had it prepared, which it cannot.
+    let sixth = work(6);
+    let words = ["open", "wait", "begin", "wait", "begin", &sixth[0], &sixth[1], "commit", "close"];
+    let mut program = Player::start(&databases, &stage, "", &words);
+    program.skip(1);
+    databases.postgres.stop();
+    program.go_on();
+    assert_eq!(program.next(), "TX_FAIL");
+    databases.postgres.restart();
+    program.go_on();
+    let answers: Vec<String> = (0..5).map(|_| program.next()).collect();
+    assert_eq!(answers, ["TX_OK", "done", "done", "TX_OK", "TX_OK"]);
+    program.end();
+
     // Whoever dies on the way, the next one does what it decided.
-    let mut committed = 2;
+    let mut committed = 3;
     for (id, script, is_committed) in [
         (11, "prepare kill-before", false),
         (12, "prepare kill-after", false),
