@@ -36,8 +36,13 @@ impl Line {
     /// Like [`fetch_ahead`]. What lay there may have gone, or lie in another area: then it is for nothing.
     #[inline]
     pub fn fetch_ahead(self, area: Area) {
-        let place = area.0 << AREA_BITS | (self.0 as usize) << LINE_BITS;
-        hint(std::ptr::without_provenance(place));
+        self.fetch_lines_ahead(area, 1);
+    }
+
+    /// The same of so many lines, one behind the other.
+    #[inline]
+    pub fn fetch_lines_ahead(self, area: Area, lines: usize) {
+        fetch_lines_ahead(area.0 << AREA_BITS | (self.0 as usize) << LINE_BITS, lines);
     }
 }
 
@@ -51,6 +56,14 @@ fn address<T: ?Sized>(place: &T) -> usize {
 #[inline]
 pub fn fetch_ahead<T: ?Sized>(place: &T) {
     hint(std::ptr::from_ref(place).cast());
+}
+
+/// So many lines from this address on, one behind the other.
+#[inline]
+pub(crate) fn fetch_lines_ahead(address: usize, lines: usize) {
+    for line in 0..lines {
+        hint(std::ptr::without_provenance(address.wrapping_add(line << LINE_BITS)));
+    }
 }
 
 #[inline]

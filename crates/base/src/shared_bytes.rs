@@ -62,6 +62,12 @@ impl SharedBytes {
         Self(head)
     }
 
+    /// Has the processor fetch so many lines of memory from where they begin: see [`Line::fetch_ahead`](crate::Line::fetch_ahead). Does
+    /// not look at their length, which lies there too.
+    pub fn fetch_ahead(&self, lines: usize) {
+        crate::ahead::fetch_lines_ahead(self.0.addr().get(), lines);
+    }
+
     fn head(&self) -> &Head {
         // SAFETY: the block is there as long as somebody has it, and nothing but its count changes.
         unsafe { self.0.as_ref() }

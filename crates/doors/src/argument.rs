@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use holdfast::space::Value;
+use holdfast::space::{Value, ValueRef};
 use holdfast::{Error, ErrorKind};
 
 /// The value that a word says.
@@ -21,6 +21,22 @@ pub(crate) fn value(word: &[u8]) -> holdfast::Result<Value> {
             Error::new(ErrorKind::Invalid, text)
         }),
     }
+}
+
+/// The same without a copy, of what most ids are: integers, strings that need no escape, and words that are no JSON.
+pub(crate) fn scalar(word: &[u8]) -> Option<ValueRef<'_>> {
+    let text = std::str::from_utf8(word).ok()?;
+    if let Some(text) = text.strip_prefix('"') {
+        let text = text.strip_suffix('"')?;
+        let is_plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+        return is_plain.then_some(ValueRef::String(text));
+    }
+    if is_no_json(text) {
+        return Some(ValueRef::String(text));
+    }
+    // A number that begins with zero is none of JSON, or may be no integer.
+    let is_integer = text == "0" || !text.trim_start_matches('-').starts_with('0');
+    text.parse().ok().filter(|_| is_integer).map(ValueRef::I64)
 }
 
 /// How many regular expressions a text of SQL has at most, or one of OpenTSDB's filters.
@@ -64,6 +80,25 @@ mod tests {
             (r#"{"$bytes":"AP8="}"#, Value::Bytes(vec![0, 255])),
         ] {
             assert_eq!(value(argument.as_bytes()).unwrap(), wanted, "{argument}");
+        }
+        let plain = [&b"42"[..], b"-7", b"\"42\"", b"EU", b"", b"a b", "\"é\"".as_bytes()];
+        let other = [
+            &b"042"[..],
+            b"+1",
+            b"1.5",
+            b"\"a\\n\"",
+            b"\"",
+            b"\"a\"b\"",
+            b"null",
+            b"{}",
+            b"\xff",
+            b"99999999999999999999",
+        ];
+        for argument in plain {
+            assert_eq!(scalar(argument), Some(value(argument).unwrap().scalar()));
+        }
+        for argument in other.into_iter().filter(|argument| scalar(argument).is_some()) {
+            assert_eq!(scalar(argument), value(argument).ok().as_ref().map(Value::scalar), "{argument:?}");
         }
         for argument in [&b"{"[..], b"[1", b"\"open", b"\xff", br#"{"$bytes":"?"}"#] {
             assert!(value(argument).is_err(), "{argument:?}");

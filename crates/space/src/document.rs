@@ -48,6 +48,11 @@ impl Document {
         Self(SharedBytes::new(bytes))
     }
 
+    /// See [`SharedBytes::fetch_ahead`].
+    pub(crate) fn fetch_ahead(&self, lines: usize) {
+        self.0.fetch_ahead(lines);
+    }
+
     /// The bytes as they are stored.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -231,6 +231,20 @@ impl Engine {
         Some(Place { of, slot })
     }
 
+    /// Has the processor fetch what a look-up of an id with this hash will look at. Changes nothing, and may be left out.
+    pub fn fetch_ahead(&self, of: TypeId, id_hash: u64) {
+        if let Some(share) = self.types.get(&of) {
+            share.entries.fetch_ahead(id_hash);
+        }
+    }
+
+    /// The same for who will take whatever is there: of the entry that is next.
+    pub fn fetch_first_ahead(&self, of: TypeId) {
+        if let Some(share) = self.types.get(&of) {
+            share.entries.fetch_first_ahead();
+        }
+    }
+
     /// The entry at a place.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<Stored> {

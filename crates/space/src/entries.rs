@@ -8,7 +8,7 @@
 //!
 //! May use: `document`, `ends`, `value`. Must not know: indexes, types.
 
-use base::{Area, Line, SharedBytes};
+use base::{Area, Line, SharedBytes, fetch_ahead};
 use hashbrown::HashTable;
 use journal::Position;
 
@@ -99,8 +99,13 @@ pub(crate) struct Entries {
     area: Area,
 }
 
+/// So many lines of a document are fetched ahead: 1 KiB and its head. That one comes behind the other the processor sees by itself, but too
+/// late for documents of that size.
+const DOCUMENT_LINES: usize = 18;
+
 /// A hash of an id; `None` for what cannot be one.
-pub(crate) fn id_hash(id: ValueRef<'_>) -> Option<u64> {
+#[must_use]
+pub fn id_hash(id: ValueRef<'_>) -> Option<u64> {
     Some(match id {
         ValueRef::I64(number) => base::hash64(&number.to_le_bytes()),
         // Never the number of an i64: those have one form.
@@ -162,6 +167,22 @@ impl Entries {
             self.get(named.slot).and_then(|entry| entry.document.get(field)) == Some(id)
         };
         self.by_id.find(wanted.spread(), is_it).map(|named| named.slot)
+    }
+
+    /// Has the processor fetch what a look-up of an id with this hash will look at.
+    pub(crate) fn fetch_ahead(&self, hash: u64) {
+        let wanted = Named::of(hash, 0, Line::default());
+        if let Some(named) = self.by_id.find(wanted.spread(), |named| named.hash == wanted.hash) {
+            named.line.fetch_lines_ahead(self.area, DOCUMENT_LINES);
+            self.slots.get(named.slot as usize).into_iter().for_each(fetch_ahead);
+        }
+    }
+
+    /// The same for who will take what is come to first.
+    pub(crate) fn fetch_first_ahead(&self) {
+        if let Some(Some(entry)) = self.slots.get(self.first) {
+            entry.document.fetch_ahead(DOCUMENT_LINES);
+        }
     }
 
     /// Adds an entry whose id, in `field`, no other has.

@@ -46,7 +46,7 @@ pub use constraint::{Allowed, Constraint};
 pub use definition::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Storage};
 pub use document::Document;
 pub use engine::{Engine, Event, EventKind, Outcome, Place, Usage};
-pub use entries::Stored;
+pub use entries::{Stored, id_hash};
 pub use error::{Error, Result};
 pub use find::{EVERYBODY, Filter, Found, Plan, Search};
 pub use key::{encode_key, key_of};

@@ -1,6 +1,8 @@
 //! Entries of a space over RESP beside plain keys of Redis: SPACE.WRITE by SET, SPACE.READ by GET, SPACE.TAKE by id by GETDEL,
 //! and of whatever comes by LPOP.
 //!
+//! Ids are chosen at random. There are as many entries to be taken by id as requests, so that six in ten find one.
+//!
 //! A document is parsed, indexed by its id and shown as JSON again, where Redis copies bytes: the comparison is of what the
 //! two give to whoever keeps objects remotely.
 //!
@@ -42,14 +44,14 @@ fn fill(pair: &Pair, run: Run) -> Result<()> {
     for name in ["once", "queue"] {
         ours.call(&[b"SPACE.CLEAR", b"bench", name.as_bytes(), b"ANY"])?;
     }
-    pour(&mut ours, "once", run.keys, run.value_bytes)?;
+    pour(&mut ours, "once", run.requests, run.value_bytes)?;
     pour(&mut ours, "queue", run.requests, run.value_bytes)?;
     let mut theirs = Client::connect(pair.theirs.address)?;
     theirs.call(&[b"DEL", b"queue"])?;
     let value = "x".repeat(run.value_bytes);
-    let keys = (0..run.keys).map(|key| vec!["SET".to_owned(), format!("once:{key:012}"), value.clone()]);
+    let once = (0..run.requests).map(|key| vec!["SET".to_owned(), format!("once:{key:012}"), value.clone()]);
     let queue = (0..run.requests).map(|_| vec!["RPUSH".to_owned(), "queue".to_owned(), value.clone()]);
-    theirs.pour(keys.chain(queue).map(|words| words.into_iter().map(String::into_bytes).collect()))
+    theirs.pour(once.chain(queue).map(|words| words.into_iter().map(String::into_bytes).collect()))
 }
 
 /// Measures both sides in turn.
@@ -59,14 +61,15 @@ pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
     let value = "x".repeat(run.value_bytes);
     let key = format!("key:{RANDOM}");
     let once = format!("once:{RANDOM}");
-    let rows: [(&str, &str, Vec<&str>, Vec<&str>); 4] = [
-        ("SPACE.WRITE", "SET", vec!["SPACE.WRITE", "bench", "entry", &write], vec!["SET", &key, &value]),
-        ("SPACE.READ", "GET", vec!["SPACE.READ", "bench", "entry", "ID", &id], vec!["GET", &key]),
-        ("SPACE.TAKE by id", "GETDEL", vec!["SPACE.TAKE", "bench", "once", "ID", &id], vec!["GETDEL", &once]),
-        ("SPACE.TAKE of any", "LPOP", vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]),
+    let (kept, taken) = (run, Run { keys: run.requests, ..run });
+    let rows: [(&str, &str, Run, Vec<&str>, Vec<&str>); 4] = [
+        ("SPACE.WRITE", "SET", kept, vec!["SPACE.WRITE", "bench", "entry", &write], vec!["SET", &key, &value]),
+        ("SPACE.READ", "GET", kept, vec!["SPACE.READ", "bench", "entry", "ID", &id], vec!["GET", &key]),
+        ("SPACE.TAKE by id", "GETDEL", taken, vec!["SPACE.TAKE", "bench", "once", "ID", &id], vec!["GETDEL", &once]),
+        ("SPACE.TAKE of any", "LPOP", taken, vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]),
     ];
     fill(pair, run)?;
-    for (ours, theirs, our_words, their_words) in rows {
+    for (ours, theirs, run, our_words, their_words) in rows {
         let work = format!("{ours} by {theirs} P={}, {}", run.pipeline, pair.name);
         for (side, server) in pair.sides(repetition) {
             let words = if side == OURS { &our_words } else { &their_words };

@@ -7,7 +7,9 @@
 //! is not made again): a crash may answer twice, which the space does not.
 //!
 //! Clients are threads of this program that send a message and wait for what comes out. How long that takes is what is
-//! measured; all money that was paid is counted at the end.
+//! measured; all money that was paid is counted at the end. Once they send the next message when the last is answered: that shows how many
+//! there can be, and how long each takes follows from that, since as many are on their way on both sides. And once so many a second as both
+//! sides can carry: that shows how long an answer takes.
 //!
 //! May use: all of this folder. Must not know: how figures are shown.
 
@@ -52,6 +54,38 @@ fn price(product: u64) -> i64 {
     5 + i64::try_from(product % 95).unwrap_or(0)
 }
 
+/// When clients send.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    /// The next message when the last is answered.
+    Full,
+    /// So many messages a second, of all clients together.
+    Rate(f64),
+}
+
+impl Load {
+    /// Waits until a client's next message is to be sent. From when on its answer is late: one that is sent too late, because the one before
+    /// was not answered, counts from when it should have been sent.
+    fn wait(self, line: &Line, began: Instant, (client, sent): (u64, u64)) -> Instant {
+        let Self::Rate(rate) = self else { return Instant::now() };
+        let before = client + sent * u64::from(line.flow_clients);
+        let due = began + Duration::from_secs_f64(before as f64 / rate);
+        match due.checked_duration_since(Instant::now()) {
+            Some(left) => {
+                thread::sleep(left);
+                Instant::now()
+            }
+            None => due,
+        }
+    }
+
+    fn work(self, line: &Line, kept: Kept) -> String {
+        let Line { flow_clients, workers, .. } = line;
+        let load = if let Self::Rate(rate) = self { format!(", {rate}/s") } else { String::new() };
+        format!("order flow, {flow_clients} clients, {workers} workers{load}, {}", kept.name())
+    }
+}
+
 /// A client's way in and out.
 trait Client {
     /// Sends a message and waits for what comes out: what was paid.
@@ -71,30 +105,35 @@ pub(super) fn measure(line: &Line, report: &mut Report, kept: Kept, repetition: 
     if kept == Kept::Volatile {
         return Ok(());
     }
-    let work = format!("order flow, {} clients, {} workers, {}", line.flow_clients, line.workers, kept.name());
     let mut ways = [SPACE, TIERS];
     if repetition % 2 == 1 {
         ways.reverse();
     }
     for way in ways {
-        let (rate, latency) = if way == SPACE {
+        let loads = [Load::Full, Load::Rate(line.flow_rate)];
+        let drive = |flow: &dyn Flow| loads.into_iter().map(|load| drive(flow, line, load)).collect::<Result<Vec<_>>>();
+        let measured = if way == SPACE {
             let dir = line.common.fresh()?;
             let flow = space::Whole::start(dir.path(), kept, line.workers)?;
-            let measured = drive(&flow, line)?;
+            let measured = drive(&flow)?;
             flow.stop()?;
             measured
         } else {
-            drive(&tiers::Tiers::start(line, kept)?, line)?
+            drive(&tiers::Tiers::start(line, kept)?)?
         };
-        let mut sheet = Sheet { report: &mut *report, work: &work, sides: &[SPACE, TIERS] };
-        sheet.rate(way, "transactions", rate, Some(Bar::RatioAtLeast(6.0)));
-        sheet.latency(way, "end to end", &latency, Some(Bar::RatioBelow(0.1)));
+        for (load, (rate, latency)) in loads.into_iter().zip(measured) {
+            let work = load.work(line, kept);
+            let mut sheet = Sheet { report: &mut *report, work: &work, sides: &[SPACE, TIERS] };
+            let bar = Some(Bar::RatioAtLeast(6.0)).filter(|_| matches!(load, Load::Full));
+            sheet.rate(way, "transactions", rate, bar);
+            sheet.latency(way, "end to end", &latency, Some(Bar::RatioBelow(0.1)));
+        }
     }
     Ok(())
 }
 
 /// Drives it with clients that wait for their answers; transactions a second and the time of each.
-fn drive(flow: &dyn Flow, line: &Line) -> Result<(f64, Times)> {
+fn drive(flow: &dyn Flow, line: &Line, load: Load) -> Result<(f64, Times)> {
     let time = line.time();
     let (orders, money) = flow.totals()?;
     let began = Instant::now();
@@ -105,14 +144,14 @@ fn drive(flow: &dyn Flow, line: &Line) -> Result<(f64, Times)> {
                     let (mut client, mut random) = (flow.client(number)?, Random::new(number + 1));
                     let (mut latency, mut sent, mut paid) = (times(), 0, 0);
                     while began.elapsed() < time {
+                        let begin = load.wait(line, began, (number, sent));
                         let message = Message {
-                            id: number << 32 | sent,
+                            id: number << 32 | (orders + sent),
                             client: number,
                             product: random.below(PRODUCTS),
                             account: random.below(ACCOUNTS),
                             quantity: 1 + i64::try_from(random.below(9)).unwrap_or(0),
                         };
-                        let begin = Instant::now();
                         let answer = client.order(&message)?;
                         record(&mut latency, begin.elapsed());
                         let wanted = price(message.product) * message.quantity;

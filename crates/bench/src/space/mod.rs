@@ -26,7 +26,7 @@ use crate::place::{Common, say};
 use crate::process::Programs;
 use crate::report::{Figure, Report};
 use crate::resp::Pair;
-use crate::workload::{Result, seconds};
+use crate::workload::{Result, rate, seconds};
 
 pub(crate) use flow::{Worker, work};
 pub(crate) use restart::{Fill, fill};
@@ -71,6 +71,9 @@ pub(crate) struct Line {
     /// Clients of `flow`, each with one message on its way
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=90))]
     flow_clients: u16,
+    /// Messages a second in `flow`, where both sides are to carry as many
+    #[arg(long, default_value_t = 4000.0, value_parser = rate)]
+    flow_rate: f64,
     /// Who handle messages in `flow`: threads of the space, programs of the tiers
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=90))]
     workers: u16,

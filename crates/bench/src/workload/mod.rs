@@ -32,7 +32,7 @@ mod work;
 
 pub(crate) use driver::{Driver, Failure, Fold, Result, See, Session, Unsupported};
 pub(crate) use outcome::{KindOutcome, Outcome, Said};
-pub(crate) use plan::{Compression, Durability, Plan, Workload, seconds};
+pub(crate) use plan::{Compression, Durability, Plan, Workload, rate, seconds};
 pub(crate) use recorder::Recorder;
 pub(crate) use side::run_side;
 pub(crate) use terms::{Entry, Filter, TermRange};

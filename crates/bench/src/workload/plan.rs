@@ -113,7 +113,7 @@ pub(crate) fn seconds(said: &str) -> std::result::Result<f64, String> {
     if (0.001..=864_000.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0.001 and 864000".to_owned()) }
 }
 
-fn rate(said: &str) -> std::result::Result<f64, String> {
+pub(crate) fn rate(said: &str) -> std::result::Result<f64, String> {
     let rate: f64 = said.parse().map_err(|_| "not a number".to_owned())?;
     if (0.01..=1e8).contains(&rate) { Ok(rate) } else { Err("not between 0.01 and 100000000".to_owned()) }
 }

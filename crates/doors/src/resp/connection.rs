@@ -30,6 +30,7 @@ use tokio::time::Sleep;
 
 use self::blocked::Blocked;
 use self::turn::{Turn, give_way};
+use super::ahead;
 use super::clients::{Ask, Client};
 use super::effort::Effort;
 use super::handle;
@@ -280,7 +281,7 @@ impl Connection {
         self.session.client.set_active(now_ms, bytes.len());
         let mut started = Instant::now();
         let turn_ends = *self.turn.ends.get_or_insert(started + limits.turn_max);
-        let (mut done, mut commands) = (0, 0);
+        let (mut done, mut commands, mut ahead) = (0, 0, 0);
         let last_write = self.session.last_write;
         self.is_starved = false;
         let must_authenticate = door.options.users.is_required();
@@ -306,6 +307,11 @@ impl Connection {
                     }
                     done += consumed;
                     commands += 1;
+                    if done >= ahead {
+                        let behind = bytes.get(done..).unwrap_or_default();
+                        ahead =
+                            done + ahead::look(&self.session, args, input.get(..consumed).unwrap_or_default(), behind);
+                    }
                     if must_authenticate {
                         // RESET may have taken back who the client is.
                         wire_limits = door.wire_limits(self.session.user.is_some());

@@ -5,6 +5,7 @@
 //!
 //! May use: the facade, tokio, rustls. Must not know: the other doors, engines.
 
+mod ahead;
 mod call;
 mod clients;
 mod commands;

@@ -72,6 +72,39 @@ fn sixteen_who_wait_are_served_in_the_order_in_which_they_came() {
     }
 }
 
+fn by_id(command: &str, id: &str) -> String {
+    let words = [command, "shop", "jobs", "ID", id].map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*5\r\n{}", words.concat())
+}
+
+/// What commands behind will look at is fetched ahead, whatever the commands between do to it.
+#[test]
+fn many_reads_and_takes_by_id_in_one_pipe_are_answered_as_if_each_came_alone() {
+    let (server, entries) = queue(Durability::Written, Order::Any);
+    (10..40).for_each(|id| write(&entries, id));
+    let mut stream = server.connect();
+    let commands = (10..50).map(|id| by_id("SPACE.READ", &id.to_string()));
+    // Each is taken once, also where it was asked for twice; none has a word for its id.
+    let takes = (10..30).flat_map(|id| [id, id]).map(|id| by_id("SPACE.TAKE", &id.to_string()));
+    let words = ["\"10\"", "{}", "\"1"].map(|id| by_id("SPACE.READ", id));
+    stream.write_all(commands.chain(takes).collect::<String>().as_bytes()).unwrap();
+    for id in 10..50 {
+        let wanted = if id < 40 { format!("{{\"id\":{id}}}") } else { "$-1".to_owned() };
+        assert_eq!(document(&mut stream), wanted);
+    }
+    for id in 10..30 {
+        assert_eq!([document(&mut stream), document(&mut stream)], [format!("{{\"id\":{id}}}"), "$-1".to_owned()]);
+    }
+    let error = "-ERR JSON: EOF while parsing a string at line 1 column 2\r\n";
+    exchange(&mut stream, words[0].repeat(3).as_bytes(), &"$-1\r\n".repeat(3));
+    exchange(&mut stream, words[2].repeat(2).as_bytes(), &error.repeat(2));
+    // The type goes while reads of it stand behind.
+    let again = [&by_id("SPACE.READ", "30"), "SPACE.DROP shop jobs\r\n", &by_id("SPACE.READ", "31").repeat(2)].concat();
+    stream.write_all(again.as_bytes()).unwrap();
+    assert_eq!(document(&mut stream), "{\"id\":30}");
+    exchange(&mut stream, b"PING\r\n", ":1\r\n-ERR the s");
+}
+
 #[test]
 fn commands_behind_one_that_waits_wait_too() {
     let (server, entries) = queue(Durability::Written, Order::Fifo);

@@ -38,6 +38,12 @@ impl<'a> Args<'a> {
         self.bytes.get(range.start as usize..range.end as usize)
     }
 
+    /// Where the argument at `index` lies in the bytes that were parsed.
+    pub(crate) fn place(&self, index: usize) -> Option<std::ops::Range<usize>> {
+        let range = self.ranges.get(index)?;
+        Some(range.start as usize..range.end as usize)
+    }
+
     /// The argument at `index`; empty behind the last one, which the arity check of the table excludes for fixed arguments.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()

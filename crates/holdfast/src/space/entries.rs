@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use ::space::{Definition, Document, Stored, Usage};
+use ::space::{Definition, Document, Stored, Usage, ValueRef, id_hash};
 use journal::Position;
 
 use super::kind::Kind;
 use super::memory::Held;
+use super::route;
 use super::stop::{Stop, Watch};
 use crate::durability::Durability;
 use crate::error::Result;
@@ -151,6 +152,18 @@ impl Entries {
             }
         }
         all
+    }
+
+    /// Has the processor fetch what entries with these ids are looked up in, for who is about to read or take one after the other: each
+    /// look-up waits for memory several times, and so do all of them at once. Waits for nobody, changes nothing, and may be left out.
+    pub fn fetch_ahead<'v>(&self, ids: impl Iterator<Item = ValueRef<'v>>) {
+        let definition = self.kind.definition();
+        for hash in ids.filter_map(id_hash) {
+            let Some(partition) = route::of_id_hash(self.inner(), &definition, hash) else { return };
+            if let Some(engine) = partition.try_space() {
+                engine.fetch_ahead(self.kind.of, hash);
+            }
+        }
     }
 
     /// How many wait for entries now.

@@ -426,6 +426,10 @@ impl Inner {
                 let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 let what = What::Remove { id, reason: Reason::Taken };
                 rests_on = inner.change_space(kind, partition, engine, &what)?;
+                if wanted.id.is_none() {
+                    // Other partitions have their turn before, and meanwhile it comes.
+                    engine.fetch_first_ahead(kind.of);
+                }
             }
             Purpose::Lock(holder, mode) => {
                 let at = LockedPlace::of(engine, partition.id, place);

@@ -2,7 +2,7 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{Definition, Document, Order, Path, Value, ValueRef};
+use ::space::{Definition, Document, Order, Path, Value, ValueRef, id_hash};
 
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,21 +32,11 @@ pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {
 pub(crate) fn of_value<'a>(inner: &'a Inner, space: &str, value: &Value) -> Result<&'a Partition> {
     let value = value.scalar();
     check_id("the routing value", value)?;
-    Ok(by_hash(inner, space_hash(space) ^ value_hash(value)))
+    Ok(by_hash(inner, space_hash(space) ^ id_hash(value).unwrap_or(0)))
 }
 
 fn space_hash(space: &str) -> u64 {
     base::hash64(space.as_bytes()).rotate_left(1)
-}
-
-fn value_hash(value: ValueRef<'_>) -> u64 {
-    match value {
-        ValueRef::I64(number) => base::hash64(&number.to_le_bytes()),
-        ValueRef::U64(number) => base::hash64(&number.to_be_bytes()),
-        ValueRef::String(text) => base::hash64(text.as_bytes()),
-        ValueRef::Bytes(bytes) => base::hash64(bytes) ^ 1,
-        _ => 0,
-    }
 }
 
 fn by_hash(inner: &Inner, hash: u64) -> &Partition {
@@ -61,10 +51,16 @@ fn at<'a>(inner: &'a Inner, definition: &Definition, value: Option<ValueRef<'_>>
         None => base::hash64(definition.name.as_bytes()),
         Some(value) => {
             check_id(if definition.routed_by().is_some() { "the routing value" } else { "the id" }, value)?;
-            value_hash(value)
+            id_hash(value).unwrap_or(0)
         }
     };
     Ok(by_hash(inner, space_hash(&definition.space) ^ hash))
+}
+
+/// The partition of an entry whose id has this hash, where it lies by that.
+pub(crate) fn of_id_hash<'a>(inner: &'a Inner, definition: &Definition, hash: u64) -> Option<&'a Partition> {
+    let lies_by_id = !is_single(definition) && definition.routed_by().is_none();
+    lies_by_id.then(|| by_hash(inner, space_hash(&definition.space) ^ hash))
 }
 
 /// The partition of an entry.

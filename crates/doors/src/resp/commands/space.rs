@@ -21,7 +21,7 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
-use holdfast::space::{Entries, Entry, GoOn, Stop, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Stop, ValueRef, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -47,6 +47,13 @@ struct Known {
 }
 
 impl LastType {
+    /// Has what is looked at fetched for commands with these ids, that are about to come.
+    pub(crate) fn fetch_ahead<'v>(&self, ids: impl Iterator<Item = ValueRef<'v>>) {
+        if let Some(known) = &self.0 {
+            known.entries.fetch_ahead(ids);
+        }
+    }
+
     fn get(&self, space: &str, name: &str) -> Option<&Arc<Entries>> {
         let known = self.0.as_ref().filter(|known| *known.space == *space && *known.name == *name)?;
         Some(&known.entries).filter(|entries| entries.is_there())
