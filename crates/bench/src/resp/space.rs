@@ -62,15 +62,15 @@ pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
     let key = format!("key:{RANDOM}");
     let once = format!("once:{RANDOM}");
     let (kept, taken) = (run, Run { keys: run.requests, ..run });
-    let rows: [(&str, &str, Run, Vec<&str>, Vec<&str>); 4] = [
-        ("SPACE.WRITE", "SET", kept, vec!["SPACE.WRITE", "bench", "entry", &write], vec!["SET", &key, &value]),
-        ("SPACE.READ", "GET", kept, vec!["SPACE.READ", "bench", "entry", "ID", &id], vec!["GET", &key]),
-        ("SPACE.TAKE by id", "GETDEL", taken, vec!["SPACE.TAKE", "bench", "once", "ID", &id], vec!["GETDEL", &once]),
-        ("SPACE.TAKE of any", "LPOP", taken, vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]),
+    let rows = [
+        ("SPACE.WRITE by SET", kept, [vec!["SPACE.WRITE", "bench", "entry", &write], vec!["SET", &key, &value]]),
+        ("SPACE.READ by GET", kept, [vec!["SPACE.READ", "bench", "entry", "ID", &id], vec!["GET", &key]]),
+        ("SPACE.TAKE by id by GETDEL", taken, [vec!["SPACE.TAKE", "bench", "once", "ID", &id], vec!["GETDEL", &once]]),
+        ("SPACE.TAKE of any by LPOP", taken, [vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]]),
     ];
     fill(pair, run)?;
-    for (ours, theirs, run, our_words, their_words) in rows {
-        let work = format!("{ours} by {theirs} P={}, {}", run.pipeline, pair.name);
+    for (name, run, [our_words, their_words]) in rows {
+        let work = format!("{name} P={}, {}", run.pipeline, pair.name);
         for (side, server) in pair.sides(repetition) {
             let words = if side == OURS { &our_words } else { &their_words };
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
