@@ -104,8 +104,12 @@ pub trait ResourceManager: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// The decisions to commit that are kept here, as last resource, for longer than `age`.
-    fn kept(&self, _age: Duration) -> BoxFuture<'_, Result<Vec<Kept>, String>> {
+    /// The decisions to commit that are kept here, as last resource, for longer than `age`, and that are wanted: of very many the first.
+    fn kept<'a>(
+        &'a self,
+        _age: Duration,
+        _is_wanted: &'a (dyn Fn(&Kept) -> bool + Sync),
+    ) -> BoxFuture<'a, Result<Vec<Kept>, String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

@@ -14,6 +14,7 @@ use xa::{BranchName, CoordinatorId, TransactionId};
 use crate::administration::{Administration, Status};
 use crate::branch::ResourceManager;
 use crate::decisions::{Decisions, Result};
+use crate::last_resource::Kept;
 use crate::{Learned, State};
 
 /// Decisions that one statement removes.
@@ -80,10 +81,10 @@ async fn sweep_coordinator<C: Decisions + Administration + ?Sized>(
 async fn sweep_last(coordinator: CoordinatorId, managers: &[Arc<dyn ResourceManager>], age: Duration) -> usize {
     let mut count = 0;
     for keeper in managers {
-        let Ok(mut kept) = keeper.kept(age).await else { continue };
-        kept.retain(|kept| {
+        let is_ours = |kept: &Kept| {
             kept.id.coordinator == coordinator && kept.branches.iter().all(|branch| is_known(managers, branch))
-        });
+        };
+        let Ok(mut kept) = keeper.kept(age, &is_ours).await else { continue };
         if kept.is_empty() {
             continue;
         }

@@ -448,6 +448,12 @@ async fn recovery_without_it_leaves_everything_alone(setting: &Setting) {
 async fn what_a_killed_program_left_is_swept(setting: &Setting) {
     let ids = [0; 3].map(|_| setting.coordinator.begin_with_last(Begin::default(), &setting.last).unwrap().id());
     let [known, open, unnamed] = ids;
+    // Many that are of others stood before, and were all that a sweep looked at.
+    let others = format!(
+        "INSERT INTO {} (id, committed, branches) SELECT 'a' || number, true, 'theirs' FROM generate_series(1, 10001) number",
+        setting.table()
+    );
+    setting.clients.postgres.batch_execute(&others).await.unwrap();
     for (id, branches) in [(known, "mariadb"), (open, "mariadb"), (unnamed, "mariadb queue")] {
         let insert = format!(
             "INSERT INTO {} (id, committed, branches) VALUES ('{id}', true, '{branches}'); INSERT INTO bank.transfers VALUES ('{id}')",
@@ -476,6 +482,7 @@ async fn what_a_killed_program_left_is_swept(setting: &Setting) {
     assert_eq!(tm::sweep(&setting.decisions, &managers, Duration::ZERO).await, Ok(1));
     let clean =
         format!("DELETE FROM {}; DELETE FROM bank.transfers WHERE id IN ('{known}', '{unnamed}')", setting.table());
+    assert_eq!(setting.rows().await.iter().filter(|(id, _)| id.starts_with('a')).count(), 10_001);
     setting.clients.postgres.batch_execute(&clean).await.unwrap();
 }
 

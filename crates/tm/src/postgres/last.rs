@@ -185,25 +185,42 @@ async fn settle_by(client: &Client, last: LastResourceId, ids: &[TransactionId])
     settled.collect::<Result<_, _>>().map(Some)
 }
 
-/// The decisions to commit that are older than this.
-pub(super) async fn kept(manager: &PostgresManager, age: Duration) -> Result<Vec<Kept>, String> {
+/// The decisions to commit that are older than this and wanted. What others keep, and this one leaves, is read past.
+pub(super) async fn kept(
+    manager: &PostgresManager,
+    age: Duration,
+    is_wanted: &(dyn Fn(&Kept) -> bool + Sync),
+) -> Result<Vec<Kept>, String> {
     let client = manager.connect().await?;
     let Some(last) = found(&client).await? else { return Ok(Vec::new()) };
     let query = format!(
-        "SELECT id, branches FROM {} WHERE committed AND decided < clock_timestamp() - interval '{} milliseconds' LIMIT {KEPT_MAX}",
+        "SELECT id, branches FROM {} WHERE committed AND decided < clock_timestamp() - interval '{} milliseconds' AND id > $1 \
+         ORDER BY id LIMIT {PAGE_ROWS}",
         PostgresDecisions(last).table(),
         age.as_millis()
     );
-    let rows = client.query(&query, &[]).await.map_err(|error| said(&error))?;
-    let kept = rows.iter().filter_map(|row| {
-        let (id, branches): (String, String) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
-        let branches = branches.split_whitespace().map(BranchName::new).collect::<Result<_, _>>().ok()?;
-        Some(Kept { id: id.parse().ok()?, branches })
-    });
-    Ok(kept.collect())
+    let (mut kept, mut after) = (Vec::new(), String::new());
+    loop {
+        let rows = client.query(&query, &[&after]).await.map_err(|error| said(&error))?;
+        for row in &rows {
+            let text = |at: usize| row.try_get::<_, String>(at).map_err(|error| said(&error));
+            let (id, branches) = (text(0)?, text(1)?);
+            kept.extend(as_kept(&id, &branches).filter(is_wanted));
+            after = id;
+        }
+        if rows.len() < PAGE_ROWS || kept.len() >= KEPT_MAX {
+            return Ok(kept);
+        }
+    }
 }
 
-/// Decisions that one sweep looks at.
+fn as_kept(id: &str, branches: &str) -> Option<Kept> {
+    let branches = branches.split_whitespace().map(BranchName::new).collect::<Result<_, _>>().ok()?;
+    Some(Kept { id: id.parse().ok()?, branches })
+}
+
+/// Rows that are read at once, and decisions that are sought at once: the next sweep comes to the others.
+const PAGE_ROWS: usize = 1_000;
 const KEPT_MAX: usize = 10_000;
 
 /// Lets go of decisions that nobody needs.

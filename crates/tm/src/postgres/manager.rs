@@ -159,8 +159,12 @@ impl ResourceManager for PostgresManager {
         Box::pin(last::settle(self, last, ids))
     }
 
-    fn kept(&self, age: Duration) -> BoxFuture<'_, Result<Vec<Kept>, String>> {
-        Box::pin(last::kept(self, age))
+    fn kept<'a>(
+        &'a self,
+        age: Duration,
+        is_wanted: &'a (dyn Fn(&Kept) -> bool + Sync),
+    ) -> BoxFuture<'a, Result<Vec<Kept>, String>> {
+        Box::pin(last::kept(self, age, is_wanted))
     }
 
     fn let_go<'a>(&'a self, ids: &'a [TransactionId]) -> BoxFuture<'a, Result<(), String>> {
