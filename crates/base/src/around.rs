@@ -125,6 +125,10 @@ impl<A: Around + 'static> Files for AroundFiles<A> {
         self.files.create_dir(path)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.files.resolve(path)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.files.list(dir)
     }

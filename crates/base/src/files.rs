@@ -63,8 +63,14 @@ pub trait Files: Send + Sync {
     /// Creates a folder and its parents where missing, durably.
     ///
     /// # Errors
-    /// What the system says.
+    /// `NotADirectory`, with the path in its text, when a file has the name of one of them; otherwise what the system says.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The path from the root that leads to the same place without a link. Of a path that is not all there, the part that is.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// The names of the files in a folder, sorted. Folders are left out.
     ///

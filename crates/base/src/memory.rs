@@ -416,6 +416,11 @@ impl Files for Disk {
         self.state().on()
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.state().on()?;
+        Ok(path.to_owned())
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.state();
         state.on()?;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::files::{DirLock, File, Files};
@@ -100,8 +100,28 @@ impl Files for OsFiles {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         self.create_dir(parent)?;
         // What is in it is for nobody else on the machine: users and passwords guard the doors only.
-        fs::DirBuilder::new().mode(0o700).create(path)?;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_file() => {
+                let text = format!("{} is a file and not a directory", path.display());
+                Err(io::Error::new(io::ErrorKind::NotADirectory, text))
+            }
+            created => created,
+        }?;
         self.sync_dir(parent)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        let there = |part: &Path| match fs::canonicalize(part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            resolved => Some(resolved),
+        };
+        path.ancestors()
+            .find_map(|part| {
+                let rest = path.strip_prefix(part).expect("it is an ancestor");
+                Some(there(part)?.map(|part| part.join(rest)))
+            })
+            .unwrap_or(Ok(path.clone()))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

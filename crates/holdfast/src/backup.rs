@@ -121,7 +121,8 @@ impl Store {
     /// the file `backup`, which is none and becomes one the next time.
     ///
     /// # Errors
-    /// `Invalid` when the folder holds something else, such as a store, another store's backup, or one that was opened;
+    /// `Invalid` when the folder holds something else, such as a store, another store's backup, or one that was opened, or when it
+    /// is within the store's own;
     /// `Unavailable` when the disk refuses or is full; `Closed`.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Backup> {
         let (inner, dir) = (self.inner(), dir.as_ref());
@@ -130,6 +131,7 @@ impl Store {
         let files = &*inner.files;
         // What is noted later may not be in what is copied now.
         let identity = *lock(&inner.identity);
+        refuse_within(files, dir, inner.dir())?;
         files.create_dir(dir).map_err(|error| unusable(dir, &error))?;
         let lineage = lineage(files, inner.dir())?;
         check_target(files, dir, (identity, &lineage))?;
@@ -172,6 +174,21 @@ impl Store {
             damaged_ranges: self.stats().damage.iter().filter(|one| is_loss(one)).count() as u64,
         })
     }
+}
+
+/// Refuses a folder that lies in the store's own, however it is named. Of that itself [`check_target`] tells.
+fn refuse_within(files: &dyn Files, dir: &Path, store: &Path) -> Result<()> {
+    let resolve = |path: &Path| files.resolve(path).map_err(|error| unusable(path, &error));
+    let (inner, outer) = (resolve(dir)?, resolve(store)?);
+    if inner == outer || !inner.starts_with(&outer) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is within the folder of the store itself, {}: a backup there is lost together with it; choose a folder outside of it",
+        dir.display(),
+        store.display()
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 /// Whether `dir` may become, or is, a backup of this store.

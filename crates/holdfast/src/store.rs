@@ -137,6 +137,7 @@ impl Store {
             let text = match error.kind() {
                 // It says which one, where that is known.
                 std::io::ErrorKind::WouldBlock => format!("{} is {error}", dir.display()),
+                std::io::ErrorKind::NotADirectory => format!("{error}: name a directory, or one that is to be made"),
                 _ => format!("{} cannot be used: {error}", dir.display()),
             };
             Error::new(ErrorKind::Unavailable, text)

@@ -122,6 +122,31 @@ fn what_is_no_backup_is_told_as_what_it_is() {
     assert!(disk.list(Path::new("/etc")).unwrap() == ["passwd"], "nothing was left there");
 }
 
+/// The story: a backup into a folder within the data directory was made, and was gone with the store.
+#[test]
+fn a_backup_does_not_lie_within_its_store_however_the_folder_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, link) = (place.path().join("data"), place.path().join("link"));
+    let store = Store::open(&data, Options::default()).unwrap();
+    fill(&store, 0..3);
+    std::fs::create_dir(data.join("own")).unwrap();
+    std::os::unix::fs::symlink(data.join("own"), &link).unwrap();
+    for to in [data.join("backup"), data.join("a/b"), data.join("own/../b"), link.clone(), link.join("b")] {
+        let error = store.backup(&to).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("is within the folder of the store itself"), "{error}");
+        assert!(
+            !to.exists() || std::fs::read_dir(&to).unwrap().next().is_none(),
+            "nothing was left in {}",
+            to.display()
+        );
+    }
+    let own = store.backup(&data).unwrap_err();
+    assert!(own.kind() == ErrorKind::Invalid && own.to_string().contains("is the folder of a store"), "{own}");
+    store.backup(place.path().join("data-backup")).unwrap();
+    store.backup(data.join("../backup/new")).unwrap();
+}
+
 #[test]
 fn a_power_cut_at_any_operation_of_a_restore_leaves_nothing_that_opens_as_a_part() {
     for n in 0.. {

@@ -55,6 +55,19 @@ fn objects_of_every_size_come_back_with_their_heads_also_after_reopening() {
 }
 
 #[test]
+fn a_file_where_the_directory_should_be_is_told_to_be_one() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    for dir in [file.clone(), file.join("within")] {
+        let error = Store::open(&dir, Options::default()).map(|_| ()).unwrap_err();
+        let told = format!("{} is a file and not a directory: name", file.display());
+        assert!(error.kind() == ErrorKind::Unavailable && error.to_string().starts_with(&told), "{error}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"x");
+}
+
+#[test]
 fn conditions_are_judged_in_the_instant_of_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

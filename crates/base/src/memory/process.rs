@@ -3,7 +3,7 @@
 //! May use: the disk in memory. Must not know: who the process is.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Disk;
@@ -64,6 +64,10 @@ impl Files for Process {
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.alive()?.create_dir(path)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.alive()?.resolve(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
