@@ -251,6 +251,11 @@ impl Connection {
                     break;
                 }
                 Some(Step::Incomplete) => rest = self.too_long(rest),
+                // What follows are its headers and its body, and no lines.
+                Some(Step::Bad { line, .. } | Step::Word { line, .. }) if self.lines == 0 && handle::is_http(line) => {
+                    self.refuse_http();
+                    rest = &[];
+                }
                 Some(Step::Bad { bytes, line, shape, reason }) => {
                     self.complain(shape, line, &reason);
                     rest = rest.get(bytes..).unwrap_or_default();
@@ -284,6 +289,14 @@ impl Connection {
         self.complain(Shape::Influx, line, &reason);
         self.is_skipping = end.is_none();
         end.and_then(|end| text.get(end + 1..)).unwrap_or_default()
+    }
+
+    fn refuse_http(&mut self) {
+        self.lines += 1;
+        self.source.errors.set(self.source.errors.get() + 1);
+        self.reactor.door.points.malformed.fetch_add(1, Relaxed);
+        self.source.answer(&handle::answer_http());
+        self.mode = Mode::Ending;
     }
 
     fn complain(&mut self, shape: Shape, line: &[u8], reason: &str) {

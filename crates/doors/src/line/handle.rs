@@ -74,6 +74,26 @@ pub(crate) fn complaint(shape: Shape, number: u64, line: &[u8], reason: &str) ->
     }
 }
 
+/// Whether it is how a request of HTTP begins.
+pub(crate) fn is_http(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|byte| *byte == b' ');
+    let is_method = words.next().is_some_and(|word| !word.is_empty() && word.iter().all(u8::is_ascii_uppercase));
+    is_method
+        && words.count() == 2
+        && line.rsplit(|byte| *byte == b' ').next().is_some_and(|word| word.starts_with(b"HTTP/"))
+}
+
+/// What is said to a client of HTTP, in its own words: it would show no others.
+pub(crate) fn answer_http() -> String {
+    let text = "error: this is the door for lines of points; HTTP has a port of its own, which is 7412 unless http.listen of the \
+                server's configuration names another\n";
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )
+}
+
 /// What is said about a word that is no command.
 pub(crate) fn unknown(number: u64, line: &[u8]) -> String {
     format!("unknown command: {}.  Try `help'. (line {number})", excerpt(line))

@@ -170,6 +170,37 @@ fn point(name: &str, seconds: i64, value: f64) -> (String, i64, f64) {
     (format!("default/{name}"), seconds * 1_000_000_000, value)
 }
 
+/// The story: a browser and an Influx client were pointed at this port, and got a complaint about every header.
+#[test]
+fn a_client_of_http_is_told_that_this_is_another_door_and_the_connection_ends() {
+    let door = open(|_| {});
+    let headers = "Host: a\r\nContent-Length: 5\r\n\r\nm v=1";
+    for first in
+        ["GET / HTTP/1.1", "POST /write?db=t&precision=s HTTP/1.1", "PUT /x?q=a=1 HTTP/1.0", "OPTIONS * HTTP/1.1"]
+    {
+        let mut client = door.connect();
+        client.say(&format!("{first}\r\n{headers}"));
+        let answer = client.rest();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 400 ") && head.contains(&format!("Content-Length: {}\r\n", text.len())),
+            "{answer}"
+        );
+        assert!(
+            text.starts_with("error: this is the door for lines of points; HTTP has a port of its own"),
+            "{answer}"
+        );
+        assert!(text.contains("http.listen") && text.lines().count() == 1, "{answer}");
+    }
+    assert_eq!((door.totals().written, door.totals().malformed), (0, 4));
+    // Behind a line of points, and in another form, it is a line as any.
+    let mut client = door.connect();
+    client.say("m v=1 1\nGET / HTTP/1.1\nHTTP/1.1\ncheckpoint\n");
+    assert!(client.line().starts_with("unknown command: GET / HTTP/1.1."));
+    assert!(client.line().starts_with("unknown command: HTTP/1.1."));
+    assert!(client.line().ends_with("lines 4 errors 2"));
+}
+
 #[test]
 fn both_shapes_are_written_and_a_checkpoint_says_up_to_where() {
     let door = open(|_| {});
