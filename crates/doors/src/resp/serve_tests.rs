@@ -270,6 +270,25 @@ fn passwords_are_checked_and_the_pipeline_behind_them_waits() {
     assert_eq!(rest(&mut hostile), "-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
+/// The story: a user for HTTP alone was told that the password is wrong.
+#[test]
+fn a_user_who_may_not_come_in_here_is_told_so_and_only_with_the_password() {
+    let guest = User { doors: vec!["http".to_owned()], ..User::admin("guest", &hash_password(b"secret").unwrap()) };
+    let users = Users::new([guest]).unwrap();
+    let server = start(Durability::Written, |options| options.users = Arc::new(users));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let other =
+        "-NOPERM this user may not come in over RESP: users.doors of the server's configuration names other doors\r\n";
+    let closed = "-NOAUTH Authentication required.\r\n";
+    // The second time the password is known from the first.
+    for _ in 0..2 {
+        exchange(&mut server.connect(), b"AUTH guest wrong\r\nGET k\r\n", &[wrong, closed].concat());
+        exchange(&mut server.connect(), b"AUTH guest secret\r\nGET k\r\n", &[other, closed].concat());
+        exchange(&mut server.connect(), b"HELLO 3 AUTH guest secret\r\nGET k\r\n", &[other, closed].concat());
+        exchange(&mut server.connect(), b"HELLO 3 AUTH guest wrong\r\nGET k\r\n", &[wrong, closed].concat());
+    }
+}
+
 /// The story: sixty clients that stopped in the middle of large values took 3 GiB.
 #[test]
 fn unfinished_commands_of_all_share_one_room_and_give_it_back() {

@@ -11,7 +11,9 @@ use crate::resp::{number, open};
 /// The version of Redis whose behaviour this door follows: clients choose features by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const OTHER_DOOR: &str =
+    "NOPERM this user may not come in over RESP: users.doors of the server's configuration names other doors";
 
 pub(crate) fn ping(call: &mut Call<'_, '_>) -> Answer {
     match (call.args.get(1), call.args.len()) {
@@ -151,19 +153,19 @@ pub(crate) fn check_name(door: &Door, name: &[u8], what: &str) -> Answer {
     Ok(())
 }
 
-/// The end of AUTH or of HELLO with AUTH: the user that may come in, if it is one. Writes the reply.
+/// The end of AUTH or of HELLO with AUTH: the user that may come in, or why it may not. Writes the reply.
 pub(crate) fn authenticated(
     session: &mut Session,
-    user: Option<std::sync::Arc<crate::auth::User>>,
+    user: Result<std::sync::Arc<crate::auth::User>, &'static str>,
     hello: Option<Hello>,
     reply: &mut Reply,
 ) {
     match user {
-        None => {
-            open::fail(session, &WRONG_PASSWORD.into());
-            reply.error(WRONG_PASSWORD);
+        Err(why) => {
+            open::fail(session, &why.into());
+            reply.error(why);
         }
-        Some(user) => {
+        Ok(user) => {
             session.client.names().user.clone_from(&user.name);
             // What another user has begun is not this one's to commit, and what it hears of not this one's to hear.
             session.end_open();

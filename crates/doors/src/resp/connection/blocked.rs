@@ -18,7 +18,7 @@ use crate::durable::State;
 use crate::failed_logins::FailedLogin;
 use crate::resp::clients::Ask;
 use crate::resp::commands::backup::backed_up;
-use crate::resp::commands::connection::authenticated;
+use crate::resp::commands::connection::{OTHER_DOOR, WRONG_PASSWORD, authenticated};
 use crate::resp::commands::space::wait::Waited;
 use crate::resp::handle;
 use crate::resp::open::{self, Guard};
@@ -30,7 +30,7 @@ type IsSilent = bool;
 
 /// What the connection waits for before its next command.
 pub(super) enum Blocked {
-    Auth(JoinHandle<Option<Arc<User>>>, Option<Hello>),
+    Auth(JoinHandle<Result<Arc<User>, &'static str>>, Option<Hello>),
     Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
     Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
@@ -63,8 +63,13 @@ impl Connection {
                 let users = self.reactor.door.options.users.clone();
                 let address = Some(self.session.client.address);
                 let verify = move || {
-                    let user = users.verify(&name, &password).filter(|user| user.may_enter(DOOR));
-                    if user.is_none() {
+                    let user = match users.verify(&name, &password) {
+                        None => Err(WRONG_PASSWORD),
+                        // Said to nobody who does not know the password.
+                        Some(user) if !user.may_enter(DOOR) => Err(OTHER_DOOR),
+                        Some(user) => Ok(user),
+                    };
+                    if user.is_err() {
                         users.tell_failed(FailedLogin { door: DOOR, name: &name, address });
                     }
                     user
@@ -124,7 +129,7 @@ impl Connection {
                 let Poll::Ready(user) = Pin::new(verify).poll(cx) else {
                     return false;
                 };
-                authenticated(&mut self.session, user.ok().flatten(), hello.take(), &mut self.reply);
+                authenticated(&mut self.session, user.unwrap_or(Err(WRONG_PASSWORD)), hello.take(), &mut self.reply);
             }
             Some(Blocked::Backup(making)) => {
                 let Poll::Ready(done) = Pin::new(making).poll(cx) else {
