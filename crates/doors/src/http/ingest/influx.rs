@@ -131,6 +131,7 @@ pub(super) fn refusal(status: StatusCode, text: &str, dialect: Dialect) -> Respo
         Dialect::Two => {
             let code = match status {
                 StatusCode::BAD_REQUEST => "invalid",
+                StatusCode::FORBIDDEN => "forbidden",
                 StatusCode::NOT_FOUND => "not found",
                 StatusCode::METHOD_NOT_ALLOWED => "method not allowed",
                 StatusCode::PAYLOAD_TOO_LARGE => "request too large",

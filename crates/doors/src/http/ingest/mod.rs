@@ -116,8 +116,14 @@ pub(crate) async fn run(
     upload: &mut Upload,
 ) -> Result<Response, Failure> {
     let database = database(asked)?;
-    if user.is_some_and(|user| !user.may(Right::Write, database.as_bytes())) {
-        return Err(Failure::new(StatusCode::FORBIDDEN, "this user may not write to this database"));
+    if let Some(user) = user.filter(|user| !user.may(Right::Write, database.as_bytes())) {
+        let text =
+            format!("user \"{}\" may not write to database \"{database}\": the right \"write\" is lacking", user.name);
+        return match operation {
+            Operation::Write => Ok(influx::refusal(StatusCode::FORBIDDEN, &text, influx::Dialect::One)),
+            Operation::WriteV2 => Ok(influx::refusal(StatusCode::FORBIDDEN, &text, influx::Dialect::Two)),
+            _ => Err(Failure::new(StatusCode::FORBIDDEN, text)),
+        };
     }
     match operation {
         Operation::Put => opentsdb::put(asked, database, upload).await,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use holdfast::series::{Points, Range, Retention, Select, Source, Value};
+use serde_json::json;
 
 use super::intake::Intake;
 use super::writers::{Done, Job};
@@ -373,7 +374,14 @@ fn a_user_writes_to_databases_as_to_buckets() {
     });
     let basic = [("Authorization", "Basic YWRhOnNlY3JldA==")];
     assert_eq!(door.send("POST /write?db=plant-1", &basic, Some(b"m v=1")).status, 204);
-    assert_eq!(door.send("POST /write?db=other", &basic, Some(b"m v=1")).status, 403);
+    let told = r#"user "ada" may not write to database "other": the right "write" is lacking"#;
+    let (one, two) = (json!({ "error": told }), json!({ "code": "forbidden", "message": told }));
+    for (path, wanted) in [("/write?db=other", one), ("/api/v2/write?bucket=other", two)] {
+        let answer = door.send(&format!("POST {path}"), &basic, Some(b"m v=1"));
+        assert_eq!((answer.status, answer.json()), (403, wanted), "{path}");
+    }
+    let answer = door.send("POST /api/put?db=other", &basic, Some(b"put m 1 1 a=b"));
+    assert!(answer.status == 403 && answer.text().contains(told), "{}", answer.text());
     assert_eq!(door.send("POST /write?db=plant-1", &[], Some(b"m v=1")).status, 401);
 }
 
