@@ -63,8 +63,14 @@ pub(crate) fn failure(error: &ScriptError) -> Fail {
         ScriptError::Raised { text } => text.clone().into(),
         ScriptError::Compile { text } => format!("ERR Error compiling script: {text}").into(),
         ScriptError::NoFunction => "ERR Function not found".into(),
+        error @ ScriptError::Memory { .. } => format!("ERR {error} (script.memory_bytes_max)").into(),
         error => format!("ERR {error}").into(),
     }
+}
+
+/// What is said of a run that was too long. Loading a library has a time that nobody chooses.
+fn too_long() -> Fail {
+    format!("ERR {} (script.time_milliseconds_max)", ScriptError::Stopped(Stop::Time)).into()
 }
 
 /// Runs a script, and writes its reply; or leaves it to the connection to have it run in a thread.
@@ -77,7 +83,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
     }
     let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
     if time_max.is_zero() {
-        return Err(failure(&ScriptError::Stopped(Stop::Time)));
+        return Err(too_long());
     }
     if !task.known.is_slow.load(Relaxed) {
         let mut session = call.session.for_script();
@@ -217,7 +223,7 @@ fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
             return Ok(());
         }
         Ended::Failed(fail) => fail,
-        Ended::TooLong => failure(&ScriptError::Stopped(Stop::Time)),
+        Ended::TooLong => too_long(),
         Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
     };
     Err(match fail {
@@ -426,7 +432,7 @@ impl Later {
                 return Ok((session.need, Within { asked, kept_bytes: played.kept_bytes }));
             }
             Ended::Failed(fail) => fail,
-            Ended::TooLong => failure(&ScriptError::Stopped(Stop::Time)),
+            Ended::TooLong => too_long(),
             Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
         };
         drop(door.store.wait(session.need.written, Durability::Written));
@@ -443,7 +449,7 @@ impl Later {
         let mut need = session.need;
         match ran {
             Ok(Ran::Done { durability, position, .. }) => need.add(durability, position),
-            Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
+            Ok(Ran::TooLong) => return Err(too_long()),
             // An error that has to wait is written as a reply that has to.
             Err(fail) if need != Need::NOTHING => reply.error(&fail.text()),
             Err(fail) => return Err(fail),
