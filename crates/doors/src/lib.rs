@@ -18,6 +18,7 @@ pub mod numbers;
 mod peer;
 mod points;
 pub mod resp;
+mod setting;
 mod through;
 pub mod tls;
 

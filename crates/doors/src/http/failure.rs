@@ -9,6 +9,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::ErrorKind;
 
+use crate::setting;
+
 /// Seconds after which a client may try again what cannot be done now.
 pub(crate) const RETRY_SECONDS: &str = "5";
 /// What the journal's error says when the disk has no space: there is no kind of its own for it.
@@ -90,7 +92,7 @@ impl Failure {
 
 impl From<holdfast::Error> for Failure {
     fn from(error: holdfast::Error) -> Self {
-        let text = error.to_string();
+        let text = setting::told(&error);
         let status = match error.kind() {
             ErrorKind::Conflict if text.starts_with(DEADLOCK) => StatusCode::CONFLICT,
             ErrorKind::Conflict => StatusCode::PRECONDITION_FAILED,

@@ -250,6 +250,7 @@ fn unknown_paths_other_methods_and_large_bodies_are_refused_by_name() {
     assert_eq!((status(&answer), body(&answer)), (200, ""));
     let answer = door.ask("POST /ping", "Content-Length: 17\r\n");
     assert_eq!(status(&answer), 413);
+    assert!(answer.contains("at most 16 bytes (http.body_bytes_max, limits.value_bytes_max)"), "{answer}");
     assert!(answer.contains("connection: close\r\n"), "{answer}");
     assert_eq!(status(&door.ask("POST /ping", "Content-Length: 99999999999999999999999\r\n")), 400);
 }

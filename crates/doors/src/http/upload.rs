@@ -31,6 +31,9 @@ impl From<Exhausted> for Failure {
     }
 }
 
+/// What bounds every body, for messages.
+pub(crate) const SETTINGS: &str = " (http.body_bytes_max, limits.value_bytes_max)";
+
 /// The body of one request.
 pub(crate) struct Upload {
     body: Incoming,
@@ -39,6 +42,8 @@ pub(crate) struct Upload {
     expects: bool,
     is_done: bool,
     bytes_max: u64,
+    /// Whether what is asked for takes less than the settings allow.
+    is_narrowed: bool,
     idle: Duration,
     total: Duration,
     budget: Budget,
@@ -56,6 +61,7 @@ impl Upload {
             is_chunked: headers.contains_key(TRANSFER_ENCODING),
             expects: headers.contains_key(EXPECT),
             bytes_max,
+            is_narrowed: false,
             idle: limits.body_idle_timeout,
             total: limits.body_timeout,
             budget: budget.clone(),
@@ -74,6 +80,7 @@ impl Upload {
     /// # Errors
     /// 413 when the client announces more.
     pub(crate) fn limit(&mut self, bytes_max: u64) -> Result<(), Failure> {
+        self.is_narrowed |= bytes_max < self.bytes_max;
         self.bytes_max = self.bytes_max.min(bytes_max);
         self.check_declared()
     }
@@ -88,7 +95,8 @@ impl Upload {
     }
 
     fn too_large(&self) -> Failure {
-        let text = format!("a body holds at most {} bytes", self.bytes_max);
+        let keys = if self.is_narrowed { "" } else { SETTINGS };
+        let text = format!("a body holds at most {} bytes{keys}", self.bytes_max);
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
     }
 

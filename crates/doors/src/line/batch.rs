@@ -20,6 +20,7 @@ use super::number::Unit;
 use super::wire::{After, Reader, Step, Times};
 use crate::durable::State;
 use crate::points::nanos;
+use crate::setting;
 
 /// Whose points they are, and what is to be told to them.
 pub(crate) struct Source {
@@ -243,7 +244,7 @@ impl Reactor {
             }
             Err(error) => {
                 rows.clear();
-                let reason = error.to_string();
+                let reason = setting::told(&error);
                 let lost: usize = sources.iter().map(|source| source.gathered.get()).sum();
                 door.points.lost.fetch_add(lost as u64, Relaxed);
                 tracing::warn!(points = lost, %error, "points were not written");

@@ -24,6 +24,7 @@ use super::session::{Need, Pending, ReplyMode, Session};
 use super::table::Command;
 use super::wire::Args;
 use super::work::{Turn, Work};
+use crate::setting;
 
 /// What a handler answers: it wrote its reply, or it fails and what it wrote is taken back.
 pub(crate) type Answer = Result<(), Fail>;
@@ -83,9 +84,11 @@ pub(crate) fn store_error_text(error: &holdfast::Error) -> String {
         ErrorKind::Corrupt => "CORRUPT",
         _ => "ERR",
     };
-    format!("{code} {error}")
+    format!("{code} {}", setting::told(error))
 }
 
+/// As Redis says it, and what it is called here.
+pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len, which is limits.value_bytes_max of the server's configuration)";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -257,7 +260,7 @@ impl<'c> Call<'c, '_> {
     /// exclusive, which is the case of [`flag::BLIND`](super::table::flag), the value is put at once: write the reply before.
     pub(crate) fn put_in(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Answer {
         if value.len() > self.door.value_bytes_max() {
-            return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
+            return Err(TOO_LONG.into());
         }
         if let View::Direct { store, shown } = &mut self.view {
             // What is put here is not taken back: the reply has to be there, and to fit.

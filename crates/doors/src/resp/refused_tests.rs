@@ -16,7 +16,7 @@ fn garbage_gets_an_error_and_a_closed_connection() {
         ),
         (
             b"*1\r\n$99999999999\r\n",
-            "-ERR Protocol error: invalid bulk length: an argument may have 67108864 bytes at the most\r\n",
+            "-ERR Protocol error: invalid bulk length: an argument may have 67108864 bytes at the most (limits.value_bytes_max)\r\n",
         ),
         (b"SET k \"v\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"*1\r\n*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
@@ -40,7 +40,7 @@ fn who_sends_too_large_a_value_to_its_end_is_told_the_limit() {
     let value = vec![b'x'; 20 << 20];
     stream.write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).as_bytes()).unwrap();
     stream.write_all(&value).unwrap();
-    let error = "-ERR Protocol error: invalid bulk length: an argument may have 1048576 bytes at the most\r\n";
+    let error = "-ERR Protocol error: invalid bulk length: an argument may have 1048576 bytes at the most (limits.value_bytes_max)\r\n";
     exchange(&mut stream, b"\r\n", error);
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "behind it the connection is closed, not reset");
 }

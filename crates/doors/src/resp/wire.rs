@@ -155,7 +155,7 @@ impl fmt::Display for WireError {
                 write!(f, "invalid multibulk length: a command may have {most} arguments at the most")
             }
             WireError::BulkTooBig(most) => {
-                write!(f, "invalid bulk length: an argument may have {most} bytes at the most")
+                write!(f, "invalid bulk length: an argument may have {most} bytes at the most (limits.value_bytes_max)")
             }
             WireError::BulkLength => f.write_str("invalid bulk length"),
             WireError::UnauthenticatedArrayLength => f.write_str("unauthenticated multibulk length"),

@@ -88,7 +88,7 @@ fn errors_are_found_as_soon_as_they_can_be() {
         (
             b"*1\r\n$536870913\r\n",
             WireError::BulkTooBig(536_870_912),
-            "invalid bulk length: an argument may have 536870912 bytes at the most",
+            "invalid bulk length: an argument may have 536870912 bytes at the most (limits.value_bytes_max)",
         ),
         (b"*1\r\n$99999999999999999999\r\n", WireError::BulkLength, "invalid bulk length"),
         (b"*1\r\n$x\r\n", WireError::BulkLength, "invalid bulk length"),

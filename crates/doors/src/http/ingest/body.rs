@@ -11,6 +11,7 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::super::failure::Failure;
 use super::super::shared::Shared;
+use super::super::upload::SETTINGS;
 use crate::budget::Share;
 
 /// How much is made room for at a time: memory grows with what comes out, not with what is announced.
@@ -81,7 +82,7 @@ fn is_zlib(body: &[u8]) -> bool {
 }
 
 fn too_large(bytes_max: u64) -> Failure {
-    let text = format!("a body holds at most {bytes_max} bytes, and this one more when it is decompressed");
+    let text = format!("a body holds at most {bytes_max} bytes, and this one more when it is decompressed{SETTINGS}");
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 

@@ -5,11 +5,9 @@
 use holdfast::PutOptions;
 
 use super::expiry::{Expiry, Unit, checked_expiry};
-use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, TOO_LONG};
 use crate::resp::effort::Use;
 use crate::resp::number;
-
-const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// The options of SET and GETEX.
 #[derive(Default)]
