@@ -41,6 +41,8 @@ pub(crate) enum Failure {
     BackupRelative(PathBuf),
     #[error("nothing was restored: {0}")]
     Restore(holdfast::Error),
+    #[error("nothing was restored: {0}; --accept-damage restores all that is intact")]
+    RestoreDamaged(holdfast::Error),
     #[error("nothing was restored: {} is not empty; choose another directory", .0.display())]
     RestoreTarget(PathBuf),
     #[error("cannot use {}: {error}", path.display())]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use holdfast::{DamageKind, Limits, Restore, RestoreDamage, RestoreFiles, World};
+use holdfast::{DamageKind, ErrorKind, Limits, Restore, RestoreDamage, RestoreFiles, World};
 
 use crate::announce::describe;
 use crate::cli::RestoreArguments;
@@ -14,6 +14,9 @@ use crate::failure::Failure;
 use crate::inspect::open;
 use crate::output::{Bytes, say};
 use crate::progress;
+
+/// How the error begins of a backup of which what is intact can be restored.
+const DAMAGED: &str = "the backup in ";
 
 /// Restores, and says what was verified.
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<ExitCode, Failure> {
@@ -26,8 +29,14 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<ExitCode, Failure>
         damage: if arguments.accept_damage { RestoreDamage::Accept } else { RestoreDamage::Refuse },
     };
     let shown = progress::show("checking the backup");
-    let done =
-        holdfast::restore(&arguments.backup, data, how, &mut |progress| shown(progress)).map_err(Failure::Restore)?;
+    let done = holdfast::restore(&arguments.backup, data, how, &mut |progress| shown(progress));
+    let done = done.map_err(|error| match error.kind() {
+        // Of a list of files that is damaged itself nothing can be restored.
+        ErrorKind::Corrupt if how.damage == RestoreDamage::Refuse && error.to_string().starts_with(DAMAGED) => {
+            Failure::RestoreDamaged(error)
+        }
+        _ => Failure::Restore(error),
+    })?;
     for one in &done.damage {
         say(format_args!("damage     {}", describe(one)));
     }

@@ -166,6 +166,11 @@ fn folders_that_hold_something_else_are_refused_and_stay_as_they_are() {
     let onto =
         say(&["backup", &place.path("data"), "--dir", &place.path("data"), "--address", &server.resp().to_string()]);
     assert!(onto.code == Some(1) && onto.text.contains("is the folder of a store"), "{}", onto.text);
+    let address_of_it = server.resp().to_string();
+    let within =
+        say(&["backup", &place.path("data/backup"), "--dir", &place.path("data"), "--address", &address_of_it]);
+    let is_told = within.text.contains("is within the folder of the store itself");
+    assert!(within.code == Some(1) && is_told && !Path::new(&place.path("data/backup")).exists(), "{}", within.text);
     let wrong = say(&["backup", &place.path("new"), "--dir", &place.path("data"), "--address", &address]);
     assert!(wrong.code == Some(1) && wrong.text.contains("serves another store"), "{}", wrong.text);
     assert!(!Path::new(&place.path("new")).exists());
@@ -264,6 +269,7 @@ fn a_changed_byte_in_a_backup_is_refused_with_file_and_offset_unless_damage_is_a
     let refused = say(&["restore", &place.path("backup"), &place.path("restored")]);
     assert_eq!(refused.code, Some(1), "{}", refused.text);
     assert!(refused.text.contains(&segment.display().to_string()), "{}", refused.text);
+    assert!(refused.text.contains("; --accept-damage restores all that is intact"), "{}", refused.text);
     let words: Vec<&str> = refused.text.split_whitespace().collect();
     let behind =
         |word: &str| words.iter().skip_while(|found| **found != word).nth(1).and_then(|text| text.parse().ok());
