@@ -25,6 +25,13 @@ pub(super) fn check(dir: &Path) -> Result<String, String> {
     // First of all: of a program that runs the rest is its own affair.
     is_free(dir)?;
     keeps_files(dir).map_err(|reason| format!("{shown} cannot be used: {reason}"))?;
+    // What a store is not opened in.
+    if dir.join("restoring").exists() {
+        return Err(format!("a restore into {shown} was interrupted: remove the directory and restore again"));
+    }
+    if dir.join("backup").exists() {
+        return Err(format!("{shown} holds a backup, which is no coordinator: restore it into another directory"));
+    }
     match holdfast::identity_of(dir) {
         Ok(Some(_)) => Ok(format!("no process has the store in {shown} open; what is in it was not looked at")),
         Ok(None) => Ok(format!("there is no store in {shown} yet, and one can be made")),
@@ -145,6 +152,22 @@ mod tests {
         for _ in 0..2 {
             let found = check(folder.path()).unwrap();
             assert!(found.contains("no process has the store"), "{found}");
+        }
+    }
+
+    /// A backup was called good, and what opens a coordinator refused it.
+    #[test]
+    fn a_backup_and_half_of_a_restore_are_no_coordinators() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, backup, half) = (folder.path().join("data"), folder.path().join("b"), folder.path().join("half"));
+        let store = holdfast::Store::open(&data, holdfast::Options::default()).unwrap();
+        store.backup(&backup).unwrap();
+        std::fs::create_dir(&half).unwrap();
+        std::fs::write(half.join("restoring"), "").unwrap();
+        for (dir, wanted) in [(backup, "holds a backup, which is no coordinator"), (half, "was interrupted")] {
+            let found = check(&dir).unwrap_err();
+            assert!(found.contains(wanted), "{found}");
+            assert!(crate::Embedded::open(&dir, holdfast::Options::default()).is_err(), "opening says so too");
         }
     }
 }
