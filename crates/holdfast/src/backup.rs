@@ -352,5 +352,11 @@ fn names(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
 }
 
 pub(crate) fn unusable(dir: &Path, error: &io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", dir.display()))
+    let text = match error.kind() {
+        // It says who has it, where that is known.
+        io::ErrorKind::WouldBlock => format!("{} is {error}", dir.display()),
+        io::ErrorKind::NotADirectory => format!("{error}: name a directory, or one that is to be made"),
+        _ => format!("{} cannot be used: {error}", dir.display()),
+    };
+    Error::new(ErrorKind::Unavailable, text)
 }

@@ -133,15 +133,7 @@ impl Store {
 
     /// As [`Store::open_in`], with the background's threads from `spawn`.
     pub(crate) fn open_with(world: &World, dir: &Path, mut options: Options, spawn: &Spawn<'_>) -> Result<Self> {
-        let io = |error: std::io::Error| {
-            let text = match error.kind() {
-                // It says which one, where that is known.
-                std::io::ErrorKind::WouldBlock => format!("{} is {error}", dir.display()),
-                std::io::ErrorKind::NotADirectory => format!("{error}: name a directory, or one that is to be made"),
-                _ => format!("{} cannot be used: {error}", dir.display()),
-            };
-            Error::new(ErrorKind::Unavailable, text)
-        };
+        let io = |error: std::io::Error| backup::unusable(dir, &error);
         world.files.create_dir(dir).map_err(io)?;
         // Before anything is left there.
         backup::refuse_what_is_no_store(&*world.files, dir)?;
