@@ -6,6 +6,7 @@
 
 /// Bytes that the processor fetches at once: a line, as the power of two.
 const LINE_BITS: u32 = 6;
+pub(crate) const LINE_BYTES: usize = 1 << LINE_BITS;
 /// An address is known by its [`Area`] and a number of 32 bits for the line.
 const AREA_BITS: u32 = 32 + LINE_BITS;
 

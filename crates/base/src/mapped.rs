@@ -32,6 +32,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::ahead::{LINE_BYTES, fetch_lines_ahead};
 use crate::files::SMALL_WRITE_BYTES_MAX;
 
 /// Bytes of a file that are mapped at a time. They count as the process' memory while they are. As many as the processor's large
@@ -39,6 +40,8 @@ use crate::files::SMALL_WRITE_BYTES_MAX;
 const WINDOW_BYTES: u64 = 2 << 20;
 /// Most windows of a process at a time; a store has one to four.
 const SLOTS: usize = 128;
+/// Lines behind what was written that are fetched ahead: as many as it had, and not more than these.
+const NEXT_LINES_MAX: usize = 64;
 /// What `statfs` says of ext2, ext3 and ext4, and of XFS.
 const KNOWN: [i64; 2] = [0xEF53, 0x5846_5342];
 
@@ -244,6 +247,9 @@ impl Window {
         // SAFETY: `offset + count` is at most the window's length, and the window is mapped for as long as `self` is there. A page that the
         // system cannot give is replaced by the handler.
         unsafe { store_in_order(bytes.get(..count).unwrap_or_default(), self.start.add(offset)) };
+        // What comes next goes behind it. The processor holds so few stores that one into memory that is not in its caches waits for each line of it.
+        let lines = (count / LINE_BYTES + 2).min(NEXT_LINES_MAX);
+        fetch_lines_ahead(self.start.addr() + offset + count, lines);
         count
     }
 
