@@ -210,6 +210,12 @@ impl Server {
         kib.expect("a running process has a resident size") * 1024
     }
 
+    /// Its process, for signals that do not end it.
+    #[must_use]
+    pub fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     /// SIGKILL, and gone when this returns.
     pub fn kill(mut self) {
         self.end();

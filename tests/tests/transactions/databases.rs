@@ -1,6 +1,6 @@
 //! PostgreSQL and MariaDB of a test: in folders of their own, on loopback and a Unix socket, as unprivileged users.
 //!
-//! May use: std, tempfile. Must not know: what is done in them.
+//! May use: std, tempfile, `rustix` for users and processes. Must not know: what is done in them.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use holdfast_tests::until;
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// How long a server may take until it answers: a loaded machine, and what a crash left to be done.
@@ -107,6 +108,15 @@ impl Postgres {
         self.port
     }
 
+    /// Its processes: the one that accepts connections first, and those that serve them.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
+        let id = Pid::from_child(self.child.as_ref().unwrap());
+        let number = id.as_raw_nonzero();
+        let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap();
+        let children = children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().unwrap()));
+        [id].into_iter().chain(children).collect()
+    }
+
     /// How to reach it.
     pub(crate) fn connection(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres connect_timeout=5", self.port)
@@ -179,6 +189,11 @@ impl MariaDb {
     /// A file that only the server may read.
     pub(crate) fn give(&self, name: &str, text: &str) -> PathBuf {
         give(self.folder.path(), self.user, name, text)
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().unwrap())
     }
 
     /// How to reach it.

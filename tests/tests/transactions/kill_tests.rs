@@ -31,8 +31,8 @@ use crate::recovery_tests::number;
 use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedLast, SteppedManager, Victim, die, pass, plan};
 
 /// Enough that what is in doubt, and holds its locks, is seldom in the way.
-const ACCOUNTS: i64 = 2000;
-const PREPARED_MAX: u32 = 200;
+pub(crate) const ACCOUNTS: i64 = 2000;
+pub(crate) const PREPARED_MAX: u32 = 200;
 const ITSELF: &str = "program";
 /// Who else is killed, at a step of a program or at any time.
 const OTHERS: [&str; 3] = ["server", "PostgreSQL", "MariaDB"];
@@ -45,24 +45,26 @@ const AUDIT_KILLS: usize = 400;
 
 /// What a program is told: words that hold no spaces.
 #[derive(Clone)]
-struct Job {
-    coordinator: String,
-    postgres_port: u16,
-    socket: String,
-    seed: u64,
+pub(crate) struct Job {
+    pub(crate) coordinator: String,
+    pub(crate) postgres_port: u16,
+    pub(crate) socket: String,
+    pub(crate) seed: u64,
     /// Who dies: `program` for itself, or one of [`OTHERS`].
-    victim: String,
+    pub(crate) victim: String,
     /// The file by which it learns that somebody else is dead.
-    dead: String,
+    pub(crate) dead: String,
     /// Number of the step at which that happens.
-    step: usize,
+    pub(crate) step: usize,
     /// How often it gets there before.
-    passages: u32,
-    delay_us: u64,
+    pub(crate) passages: u32,
+    pub(crate) delay_us: u64,
     /// It dies after so many transfers if it did not come there.
-    transfers_max: u64,
+    pub(crate) transfers_max: u64,
+    /// Of its transactions; 0 for none.
+    pub(crate) timeout_ms: u64,
     /// Whether it recovers too.
-    recovers: bool,
+    pub(crate) recovers: bool,
 }
 
 /// The program that is killed. As a test of its own it has no job, and there is nothing to do.
@@ -77,10 +79,10 @@ fn a_program_that_dies_at_a_step() {
 impl Job {
     fn to_words(&self) -> String {
         let Self { coordinator, postgres_port, socket, seed, victim, dead, .. } = self;
-        let Self { step, passages, delay_us, transfers_max, recovers, .. } = self;
+        let Self { step, passages, delay_us, transfers_max, timeout_ms, recovers, .. } = self;
         format!(
             "{coordinator} {postgres_port} {socket} {seed} {victim} {dead} {step} {passages} {delay_us} {transfers_max} \
-             {recovers}"
+             {timeout_ms} {recovers}"
         )
     }
 
@@ -98,6 +100,7 @@ impl Job {
             passages: next().parse().unwrap(),
             delay_us: next().parse().unwrap(),
             transfers_max: next().parse().unwrap(),
+            timeout_ms: next().parse().unwrap(),
             recovers: next().parse().unwrap(),
         }
     }
@@ -155,7 +158,7 @@ impl Job {
         loop {
             // Where the store takes part its coordinator decides all the same.
             let deciding = (random.below(2) == 0).then_some(&last);
-            let mut transaction = begin(&clients, coordinator, deciding).await?;
+            let mut transaction = begin(&clients, coordinator, deciding, self.timeout_ms).await?;
             let id = transaction.id();
             let mut account = || random.below(usize::try_from(ACCOUNTS).unwrap()) as i64;
             let (from, to, money) = (account(), account(), account() - ACCOUNTS / 2);
@@ -189,10 +192,13 @@ async fn begin(
     clients: &Clients,
     coordinator: &Coordinator,
     last: Option<&Arc<dyn LastResource>>,
+    timeout_ms: u64,
 ) -> Result<Transaction, Problem> {
+    let timeout = (timeout_ms != 0).then_some(Duration::from_millis(timeout_ms));
+    let terms = Begin { timeout, ..Begin::default() };
     let mut transaction = match last {
-        Some(last) => coordinator.begin_with_last(Begin::default(), last)?,
-        None => coordinator.begin(Begin::default())?,
+        Some(last) => coordinator.begin_with_last(terms, last)?,
+        None => coordinator.begin(terms)?,
     };
     pass("after begin");
     let branch = PostgresBranch::start(&clients.postgres, transaction.xid("postgres")?).await?;
@@ -208,12 +214,12 @@ async fn begin(
     Ok(transaction)
 }
 
-/// Says what became of a transaction, before the next begins. What is not known is not said.
+/// Says what became of a transaction, before the next begins.
 fn tell(outcome: Outcome, id: TransactionId) {
     let word = match outcome {
         Outcome::Committed => "committed",
         Outcome::RolledBack => "refused",
-        Outcome::Unknown => return,
+        Outcome::Unknown => "unknown",
         Outcome::Mixed | Outcome::Hazard => "torn",
     };
     let mut out = std::io::stdout().lock();
@@ -223,13 +229,14 @@ fn tell(outcome: Outcome, id: TransactionId) {
 
 /// What was killed so far, and what programs were told.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     /// By the step at which programs died, or who else.
-    kills: BTreeMap<String, usize>,
-    told: Told,
-    torn: Vec<String>,
+    pub(crate) kills: BTreeMap<String, usize>,
+    pub(crate) told: Told,
+    pub(crate) torn: Vec<String>,
+    pub(crate) unknown: usize,
     /// Whom programs that wait at a step want to be killed: name and step, and the file that tells them.
-    wanted: Vec<(String, String)>,
+    pub(crate) wanted: Vec<(String, String)>,
 }
 
 impl Tally {
@@ -237,7 +244,7 @@ impl Tally {
         self.kills.values().sum()
     }
 
-    fn count(&mut self, what: &str) {
+    pub(crate) fn count(&mut self, what: &str) {
         *self.kills.entry(what.to_owned()).or_default() += 1;
     }
 
@@ -251,6 +258,8 @@ impl Tally {
             self.told.refused.push(format!("hfx{id}"));
         } else if let Some(id) = after("torn hfx") {
             self.torn.push(format!("hfx{id}"));
+        } else if after("unknown hfx").is_some() {
+            self.unknown += 1;
         } else if let Some(step) = after("dies ") {
             self.count(&format!("program {step}"));
         } else if let Some(what) = after("wants ") {
@@ -302,6 +311,7 @@ impl Walk {
             passages: 0,
             delay_us: 0,
             transfers_max: 0,
+            timeout_ms: 0,
             recovers: false,
         };
         Self {
@@ -451,11 +461,11 @@ impl Walk {
 }
 
 /// One of so many processes may have panicked, which is another's failure.
-fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn start(job: &Job, tally: &Arc<Mutex<Tally>>) -> Program {
+pub(crate) fn start(job: &Job, tally: &Arc<Mutex<Tally>>) -> Program {
     let (tally, dead) = (Arc::clone(tally), job.dead.clone());
     let test = "kill_tests::a_program_that_dies_at_a_step";
     Program::start(test, &job.to_words(), move |line| lock(&tally).hear(line, &dead))

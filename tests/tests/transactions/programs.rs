@@ -1,6 +1,6 @@
 //! Programs that are killed: this test program itself, started again for one of its tests, with a job in its environment.
 //!
-//! May use: std. Must not know: what a job is about.
+//! May use: std, `rustix` for ids of processes. Must not know: what a job is about.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use holdfast_tests::until;
+use rustix::process::Pid;
 
 /// Where a program finds its job.
 const JOB: &str = "HOLDFAST_TEST_JOB";
@@ -32,6 +33,11 @@ impl Program {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let reader = thread::spawn(move || lines.map_while(Result::ok).for_each(|line| hear(&line)));
         Self { child, reader: Some(reader) }
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Whether it ends by itself within this time.
