@@ -10,10 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::CertificateError;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 /// How a database is reached by TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +115,9 @@ fn words_of(error: &rustls::Error) -> String {
             CertificateError::Revoked => "the server's certificate was revoked",
             _ => "the server's certificate cannot be used",
         },
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the server refuses the certificate of this program: it has expired, or the clocks differ"
+        }
         rustls::Error::AlertReceived(_) => {
             "the server ended the connection: it may want a `certificate` of this program with its `certificate_key`, or \
              does not trust the one it got"

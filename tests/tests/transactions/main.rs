@@ -20,4 +20,5 @@ mod python_tests;
 mod recovery_tests;
 mod steps;
 mod stop_tests;
+mod tls_recovery_tests;
 mod tls_tests;

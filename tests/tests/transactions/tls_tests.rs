@@ -19,16 +19,16 @@ use crate::certificates::{Authority, Signed};
 use crate::databases::{MariaDb, Postgres};
 
 /// Both databases, and the files of a program.
-struct Setting {
-    postgres: Postgres,
-    mariadb: MariaDb,
-    mariadb_port: u16,
-    authority: Authority,
-    folder: TempDir,
+pub(crate) struct Setting {
+    pub(crate) postgres: Postgres,
+    pub(crate) mariadb: MariaDb,
+    pub(crate) mariadb_port: u16,
+    pub(crate) authority: Authority,
+    pub(crate) folder: TempDir,
 }
 
 impl Setting {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (postgres, mariadb) = (Postgres::start(10), MariaDb::start());
         let mariadb_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let setting =
@@ -41,18 +41,18 @@ impl Setting {
         setting
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Without a certificate they have no TLS.
-    fn restart_with(&mut self, server: Option<&Signed>) {
+    pub(crate) fn restart_with(&mut self, server: Option<&Signed>) {
         let networking = vec![format!("--port={}", self.mariadb_port)];
         let Some(server) = server else {
             self.postgres.restart_with(Vec::new());
@@ -149,6 +149,11 @@ async fn databases_are_reached_by_tls_and_whatever_is_wrong_is_said() {
     assert!(shop.contains("Access denied"), "{shop}");
     let [ledger, shop] = said(&setting.profile("127.0.0.1", "bank", "")).await;
     assert!(ledger.contains("no encryption") && shop.contains("Access denied"), "{ledger} {shop}");
+    let expired = setting.authority.sign(&[], "bank", 2021);
+    let (cert, key) = (setting.file("expired.pem", &expired.certificate), setting.file("expired.key", &expired.key));
+    let expired = format!("{}\ncertificate = {cert:?}\ncertificate_key = {key:?}", setting.trusting("ca.pem"));
+    let expired = setting.profile("127.0.0.1", "bank", &expired);
+    each_says(&expired, "the server refuses the certificate of this program: it has expired").await;
     let nowhere = setting.profile("127.0.0.1", "bank", "authorities = \"/nowhere/ca.pem\"");
     each_says(&nowhere, "cannot use the certificates in /nowhere/ca.pem").await;
     a_socket_has_no_tls(&setting).await;
@@ -158,7 +163,7 @@ async fn databases_are_reached_by_tls_and_whatever_is_wrong_is_said() {
 }
 
 /// A user of both databases who may do all, in MariaDB only so.
-async fn make_user(setting: &Setting, how: &str) {
+pub(crate) async fn make_user(setting: &Setting, how: &str) {
     let socket = setting.mariadb.socket().display().to_string();
     let options = mysql_async::OptsBuilder::default().user(Some("root")).socket(Some(socket));
     let mut root = mysql_async::Conn::new(options).await.unwrap();

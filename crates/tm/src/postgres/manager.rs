@@ -13,6 +13,7 @@ use xa::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 use super::{PostgresTls, last, said, settled};
 use crate::branch::{Answer, BoxFuture, ResourceManager};
 use crate::last_resource::Kept;
+use crate::tls::explained;
 
 /// A PostgreSQL database. Every call makes a connection of its own and closes it.
 #[derive(Clone)]
@@ -58,7 +59,9 @@ impl PostgresManager {
     /// # Errors
     /// In plain words.
     pub async fn connect(&self) -> Result<Client, String> {
-        let plain = |error: tokio_postgres::Error| match (said(&error), &self.tls) {
+        // The server judges the certificate of a program when that takes the connection for made.
+        let words = |error: &tokio_postgres::Error| explained(error).unwrap_or_else(|| said(error));
+        let plain = |error: tokio_postgres::Error| match (words(&error), &self.tls) {
             (text, Some(_)) if text.ends_with("server does not support TLS") => {
                 format!("the server has no TLS, which is asked for: set ssl = on there ({text})")
             }

@@ -267,7 +267,12 @@ impl Shared {
 
     fn connect_to(&self, server: &str) -> Result<Link, String> {
         let Target { tls, login, patience, .. } = &self.target;
-        let text = |error: std::io::Error| explained(&error).unwrap_or_else(|| error.to_string());
+        let text = |error: io::Error| match explained(&error) {
+            Some(text) => text,
+            // In the words of the system a resource is unavailable.
+            None if is_for_now(&error) => format!("it did not answer within {patience:?}"),
+            None => error.to_string(),
+        };
         let socket = Socket::connect(server, tls.as_ref(), *patience).map_err(text)?;
         let mut hello = Vec::new();
         match login {
@@ -278,8 +283,12 @@ impl Shared {
         socket.write_all(&hello).map_err(text)?;
         let mut arrived = Vec::new();
         let greeting = loop {
-            if !socket.read_into(&mut arrived).map_err(text)? {
-                return Err("it closed the connection at once".to_owned());
+            match socket.read_into(&mut arrived) {
+                Ok(true) => {}
+                Ok(false) => return Err("it closed the connection at once".to_owned()),
+                // This program was stopped for a while.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(text(error)),
             }
             if let Some((reply, _)) = wire::reply(&arrived).map_err(|error| error.to_string())? {
                 break reply;

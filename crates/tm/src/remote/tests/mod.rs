@@ -304,6 +304,17 @@ fn a_server_that_says_nothing_is_given_up_after_a_while() {
     assert!(error.text.contains("did not answer within 200ms"), "{error}");
 }
 
+/// It was called a resource that is temporarily unavailable.
+#[test]
+fn a_server_that_accepts_and_is_stopped_is_said_not_to_answer() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let patience = Duration::from_millis(100);
+    let error = Remote::open(RemoteOptions { patience, ..RemoteOptions::new(&address) }).err().unwrap();
+    let expected = format!("cannot reach the coordinator at {address}: it did not answer within 100ms");
+    assert_eq!((error.kind, error.text), (ErrorKind::Unavailable, expected));
+}
+
 #[test]
 fn what_is_no_reply_breaks_the_connection_and_is_said() {
     for answer in ["HTTP/1.1 400 Bad Request\r\n", "+OK\r\n+OK\r\n+OK\r\n"] {
