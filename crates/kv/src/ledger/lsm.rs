@@ -102,7 +102,8 @@ impl LsmLedgers {
         let failed = |error: io::Error| Error::of_ledger(&folder, &error);
         let made = files.create_dir(&folder).or_else(|error| {
             // Something else has the name, and there is nothing there that cannot be made again.
-            if error.kind() == io::ErrorKind::AlreadyExists { files.discard(&folder) } else { Err(error) }?;
+            let is_taken = matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory);
+            if is_taken { files.discard(&folder) } else { Err(error) }?;
             files.create_dir(&folder)
         });
         made.map_err(failed)?;
