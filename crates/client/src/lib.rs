@@ -57,5 +57,5 @@ pub use scripts::{Script, Scripts};
 pub use series::{Point, Series, SeriesName};
 pub use snapshot::{FoldPage, FoldShow, FoldedObject, Snapshot};
 pub use space::Space;
-pub use transaction::{Transaction, TransactionOptions, WithinIteration};
+pub use transaction::{Through, Transaction, TransactionOptions, WithinIteration};
 pub use view::LocalView;

@@ -12,6 +12,7 @@ mod iterate;
 mod keys;
 mod many;
 mod slot;
+mod through;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::series::{Point, SeriesName};
 use crate::{kv, read, scripts, series};
 pub use iterate::WithinIteration;
 use slot::{Away, Slot, State};
+pub use through::Through;
 
 /// How long a server waits for the lock of another transaction.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -417,14 +419,9 @@ impl Transaction {
                 let durability = durability.unwrap_or(here.store().durability());
                 commit_here(*transaction, &here, durability).step(how)
             }
-            (Ok((State::There(alone), _away)), _) => Step::Running(Box::pin(async move {
-                let (alone, reply) = alone.ask(&words, Duration::ZERO).await.map_err(|error| {
-                    let text = format!("{error}; the transaction happened as a whole or not at all");
-                    Error::new(ErrorKind::Unknown, text)
-                })?;
-                alone.give_back();
-                reply.position()
-            })),
+            (Ok((State::There(alone), _away)), _) => {
+                Step::Running(Box::pin(async move { commit_there(alone, &words, Duration::ZERO).await?.position() }))
+            }
             (Ok(_), _) => Step::Done(Err(elsewhere())),
         })
     }
@@ -545,6 +542,16 @@ async fn run_there<T>(
     }
     away.put(State::There(Box::new(alone)));
     read(reply)
+}
+
+/// What the server answers that has it, which takes so much longer than others may.
+async fn commit_there(alone: Box<Alone>, words: &Words, block: Duration) -> Result<Reply> {
+    let (alone, reply) = alone.ask(words, block).await.map_err(|error| {
+        let text = format!("{error}; the transaction happened as a whole or not at all");
+        Error::new(ErrorKind::Unknown, text)
+    })?;
+    alone.give_back();
+    Ok(reply)
 }
 
 fn commit_here(mut transaction: holdfast::Transaction, here: &Embedded, durability: Durability) -> Call<Position> {

@@ -14,10 +14,11 @@ mod view;
 mod worker;
 
 pub use backoff::Backoff;
+pub use holdfast::space::NotThrough;
 #[cfg(feature = "sql")]
 pub use mirror::{
     Column, ColumnKind, ColumnTable, Columns, Database, DocumentTable, FieldColumn, IdKind, Loaded, LoadedIds, Loader,
-    Mapping, Mirror, MirrorOptions, MirrorStats, NotThrough, Rest, Table,
+    Mapping, Mirror, MirrorOptions, MirrorStats, Rest, Table,
 };
 pub use near::{NearCache, NearStats};
 #[cfg(feature = "sql")]

@@ -20,7 +20,7 @@ mod through;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,6 @@ pub use columns::{ColumnKind, ColumnTable, Columns, FieldColumn, Rest};
 pub use load::{Loaded, LoadedIds, Loader};
 pub use table::{Column, DocumentTable, IdKind, Mapping, Table};
 use target::Address;
-pub use through::NotThrough;
 use through::Request;
 
 /// Where a database is, and how it is reached.
@@ -198,6 +197,8 @@ impl Mirror {
             runtime.shutdown_background();
         });
         let thread = thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread: {error}")))?;
+        let table: Weak<Shared> = Arc::downgrade(&shared);
+        entries.follow_in(table);
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -131,6 +131,10 @@ impl Transaction {
         self.space.show(position)
     }
 
+    pub(crate) fn space(&self) -> &SpaceStage {
+        &self.space
+    }
+
     pub(crate) fn space_stage(&mut self) -> &mut SpaceStage {
         &mut self.space
     }

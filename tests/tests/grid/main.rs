@@ -13,5 +13,6 @@ mod mariadb_tests;
 mod mirror_tests;
 mod scene;
 mod server_tests;
+mod server_through_tests;
 mod through_tests;
 mod tls_tests;

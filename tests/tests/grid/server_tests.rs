@@ -9,10 +9,10 @@ use holdfast_tests::{Client, Launch, Random, Server, Value, http_get, say, until
 use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA};
 
-const DECLARE: &str = "SPACE.DECLARE shop order HISTORY";
+pub(crate) const DECLARE: &str = "SPACE.DECLARE shop order HISTORY";
 
 /// A configuration with this in it, whose mirror `orders` is of the type `order`, and the folder of the store.
-fn scene(folder: &Path, postgres: &Postgres, more: &str) -> (PathBuf, Launch) {
+pub(crate) fn scene(folder: &Path, postgres: &Postgres, more: &str) -> (PathBuf, Launch) {
     let config = folder.join("holdfast.toml");
     std::fs::write(folder.join("address"), format!("{}\n", postgres.connection())).unwrap();
     let orders = "[[mirrors]]\nname = \"orders\"\nspace = \"shop\"\ntype = \"order\"\naddress_file = \"address\"\n";
@@ -34,7 +34,7 @@ pub(crate) fn document_of(entry: &Value) -> String {
 }
 
 /// What the space has, as the table has it.
-fn entries(server: &Server) -> Vec<(i64, i64)> {
+pub(crate) fn entries(server: &Server) -> Vec<(i64, i64)> {
     let answer = server.client().say("SPACE.MREAD shop order ANY COUNT 10000");
     let Value::Array(all) = &answer else { panic!("{answer:?}") };
     let number = |json: &str, field: &str| -> i64 {
@@ -47,7 +47,7 @@ fn entries(server: &Server) -> Vec<(i64, i64)> {
     all
 }
 
-fn is_the_same(database: &Database, server: &Server) -> bool {
+pub(crate) fn is_the_same(database: &Database, server: &Server) -> bool {
     let wanted = entries(server);
     until(LONG, || (database.table() == wanted).then_some(())).is_some()
 }

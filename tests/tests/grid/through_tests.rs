@@ -16,7 +16,7 @@ use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, open_with, order, quick};
 
 /// Whoever moves the bookmark waits here while a test holds the lock: behind the commit of the space, before that of the table.
-const GATE: &str = "
+pub(crate) const GATE: &str = "
     CREATE FUNCTION gate() RETURNS trigger AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$ LANGUAGE plpgsql;
     CREATE TRIGGER gate BEFORE UPDATE ON holdfast_mirror FOR EACH ROW EXECUTE FUNCTION gate();
 ";
@@ -284,7 +284,7 @@ fn nobody_overtakes_what_was_written_before() {
 }
 
 /// Waits until the mirror waits for the lock.
-fn stands_at_gate(gate: &Database) {
+pub(crate) fn stands_at_gate(gate: &Database) {
     let sql = "SELECT count(*), 0::bigint FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
     assert!(until(LONG, || (gate.pairs(sql) == [(1, 0)]).then_some(())).is_some());
 }

@@ -128,7 +128,7 @@ fn schema(name: &str) -> Value {
     match name {
         "durability" => json!({ "type": "string", "enum": ["synced", "window", "written"] }),
         "compression" => json!({ "type": "string", "enum": ["none", "lz4", "zstd"] }),
-        "max_results" => json!({ "type": "integer", "minimum": 1 }),
+        "max_results" | "through_ms" => json!({ "type": "integer", "minimum": 1 }),
         "return_terms" | "returnbody" => json!({ "type": "boolean" }),
         _ => json!({ "type": "string" }),
     }

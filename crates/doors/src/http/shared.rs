@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     /// Transactions that stay open, and turns for those whose operations may wait for locks.
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) lock_turns: Arc<Semaphore>,
+    /// Turns for commits that wait for a table.
+    pub(crate) table_turns: Arc<Semaphore>,
     /// Where clients stand that go through entries.
     pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Passwords that are verified at a time.
@@ -103,6 +105,7 @@ impl Shared {
             event_turns: Arc::new(Semaphore::new(limits.queries())),
             transactions: Transactions::new(limits.transactions_max),
             lock_turns: Arc::new(Semaphore::new((limits.threads_max / 4).max(1))),
+            table_turns: Arc::new(Semaphore::new((limits.threads_max / 4).max(1))),
             iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),

@@ -307,9 +307,9 @@ static ROUTES: &[Route] = &[
         path: "/transactions/{transaction}/commit",
         operation: Operation::CommitTransaction,
         access: Access::User,
-        summary: "Commits an open transaction: all of it or nothing.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 409, 413, 507],
+        summary: "Commits an open transaction: all of it or nothing. With through_ms, through the table that follows what it changes: 202 when that gets it later.",
+        query: &["durability", "through_ms"],
+        statuses: &[200, 202, 400, 404, 409, 413, 507],
     },
     Route {
         verb: Verb::Delete,

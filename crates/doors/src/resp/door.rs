@@ -157,6 +157,8 @@ pub(crate) struct Door {
     /// And among the commands of open transactions that wait for locks, and for entries.
     lock_waits: Arc<Semaphore>,
     entry_waits: Arc<Semaphore>,
+    /// And among the commits that are written through.
+    table_waits: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
@@ -219,6 +221,7 @@ impl Door {
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             lock_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             entry_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
+            table_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             inputs: Budget::new(limits.input_bytes_max as u64),
             replies: Budget::new(limits.replies_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
@@ -253,6 +256,7 @@ impl Door {
         Arc::clone(match what {
             For::Lock => &self.lock_waits,
             For::Entry => &self.entry_waits,
+            For::Table => &self.table_waits,
         })
     }
 

@@ -46,8 +46,8 @@ pub struct Limits {
     pub queue_commands_max: usize,
     /// Bytes in one MULTI, or open transaction.
     pub queue_bytes_max: usize,
-    /// Commands of open transactions that wait for locks at a time, in threads of their own, and as many that wait for entries; the
-    /// next ones wait for their turn.
+    /// Commands of open transactions that wait for locks at a time, in threads of their own, and as many that wait for entries, or commit and wait
+    /// for a table; the next ones wait for their turn.
     pub transaction_waits_max: usize,
     /// Keys and entries that one open transaction may have read, changed or locked.
     pub transaction_entries_max: usize,

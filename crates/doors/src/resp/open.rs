@@ -292,10 +292,15 @@ pub(crate) type Step = Box<dyn Fn(&mut Transaction, &mut Reply, &Patience) -> Re
 pub(crate) enum For {
     Lock,
     Entry,
+    /// For the table that a commit is written through.
+    Table,
 }
 
 /// The longest that somebody waits for a lock, and so for a turn to wait for one.
 const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// What a commit is told that had no turn to wait for its table.
+const NO_TURN: &str = "TIMEOUT nothing was changed: too many others wait for their tables; begin again";
 
 /// A command that waits, and its transaction.
 pub(crate) struct Waiting {
@@ -351,6 +356,17 @@ impl Waiting {
         Box::new(Waiting { transaction: Some(transaction), is_long: true, ..*waiting })
     }
 
+    /// A commit that waits for a table, and as long for its turn to.
+    pub(crate) fn to_commit_through(
+        call: &Call<'_, '_>,
+        transaction: Transaction,
+        wait: Duration,
+        commit: Commit,
+    ) -> Box<Self> {
+        let waiting = Self::new(call, For::Table, Work::Commit(commit));
+        Box::new(Waiting { transaction: Some(transaction), block: wait, ..*waiting })
+    }
+
     /// A script, which waits for nothing.
     pub(crate) fn of_script(call: &Call<'_, '_>, later: Box<Later>) -> Box<Self> {
         Self::new(call, For::Lock, Work::Script(later)).long()
@@ -393,6 +409,7 @@ impl Waiting {
         // It waits no longer for its turn than it would wait itself.
         let longest = match this.what {
             For::Lock => LOCK_MAX,
+            For::Table => this.block,
             For::Entry if this.block.is_zero() => this.lease,
             For::Entry => this.block.min(this.lease),
         };
@@ -415,10 +432,7 @@ impl Waiting {
         let Some(mut transaction) = this.transaction.take() else { return Ok((Err(none_open()), None)) };
         let mut reply = Reply::of_form(this.form, this.bytes_max);
         let step = match this.step {
-            Work::Commit(commit) => {
-                let ran = commit(transaction, &mut reply);
-                return Ok((ran.map(|need| Written::new(reply.take(Vec::new()), need)), None));
-            }
+            Work::Commit(commit) => return Ok((committed(commit, transaction, reply), None)),
             Work::Script(script) => {
                 let (of, isolation) = this.of;
                 let ran = script.run_within(door, (&mut transaction, &of, isolation), &mut reply);
@@ -444,9 +458,13 @@ impl Waiting {
 
     /// Its time is over, and it had no turn to wait: as if it had waited in vain.
     fn end_waiting(self: Box<Self>) -> (Worked, Option<Transaction>) {
-        let Waiting { transaction: Some(mut transaction), step: Work::Step(step), .. } = *self else {
-            return (Err(none_open()), None);
+        let step = match self.step {
+            Work::Step(step) => step,
+            // It ends with its transaction, which nobody has committed.
+            Work::Commit(_) => return (Err(NO_TURN.into()), None),
+            Work::Script(_) => return (Err(none_open()), None),
         };
+        let Some(mut transaction) = self.transaction else { return (Err(none_open()), None) };
         let mut reply = Reply::of_form(self.form, self.bytes_max);
         let ran = step(&mut transaction, &mut reply, &Patience::None).map(|_| ());
         (answer(self.durability, &transaction, reply, self.bytes_max, ran), Some(transaction))
@@ -454,16 +472,25 @@ impl Waiting {
 
     /// Does it, and waits where it has to.
     fn wait(self: Box<Self>) -> (Worked, Option<Transaction>) {
-        let Waiting { transaction: Some(mut transaction), step: Work::Step(step), .. } = *self else {
-            return (Err(none_open()), None);
-        };
+        let Some(mut transaction) = self.transaction else { return (Err(none_open()), None) };
         let mut reply = Reply::of_form(self.form, self.bytes_max);
+        let step = match self.step {
+            Work::Step(step) => step,
+            Work::Commit(commit) => return (committed(commit, transaction, reply), None),
+            Work::Script(_) => return (Err(none_open()), None),
+        };
         let patience = Patience::Full { lease: self.lease, cancel: self.cancel };
         let ran = step(&mut transaction, &mut reply, &patience).map(|_| ());
         // Nothing came, because its time is over.
         let ran = ran.and_then(|()| Ok(transaction.check()?));
         (answer(self.durability, &transaction, reply, self.bytes_max, ran), Some(transaction))
     }
+}
+
+/// What a commit answers; the transaction has ended.
+fn committed(commit: Commit, transaction: Transaction, mut reply: Reply) -> Worked {
+    let need = commit(transaction, &mut reply)?;
+    Ok(Written::new(reply.take(Vec::new()), need))
 }
 
 /// What is answered, and what that rests on.

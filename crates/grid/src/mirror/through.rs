@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use holdfast::space::{NotThrough, WriteThrough};
 use holdfast::{Committed, Durability, Error, ErrorKind, Position, Result, Transaction};
 
 use super::follow::Follower;
@@ -23,26 +24,6 @@ use super::{Mirror, Shared};
 
 /// Transactions that share one of the target. Each that waits is a thread that blocks, so more do not gather without bound.
 const SHARE_MAX: usize = 64;
-
-/// Why a transaction was not written through.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotThrough {
-    /// Nothing has changed, in the space nor in the table.
-    #[error("nothing was changed: {0}")]
-    Nothing(Error),
-    /// The space has it, and the table has it not, or not surely. The mirror brings it there as soon as it can, once.
-    #[error("the space has it, at {}, and the table gets it when it can: {reason}", committed.position)]
-    TableBehind {
-        /// What the space has.
-        committed: Committed,
-        /// Why the table is behind.
-        reason: Error,
-    },
-    /// The store failed while it committed: whether the space has it is known after reopening, and the table then gets it if so.
-    #[error("whether it happened is not known: {0}")]
-    Unknown(Error),
-}
 
 /// A transaction that waits to be written through, in the hands of the mirror. Dropping it answers it.
 pub(super) struct Request {
@@ -128,12 +109,26 @@ impl Mirror {
         durability: Durability,
         wait: Duration,
     ) -> std::result::Result<Committed, NotThrough> {
-        let shared = &self.shared;
-        let steps = shared.steps_of(&transaction).map_err(NotThrough::Nothing)?;
+        self.shared.commit(transaction, durability, wait)
+    }
+}
+
+impl WriteThrough for Shared {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn commit(
+        &self,
+        transaction: Transaction,
+        durability: Durability,
+        wait: Duration,
+    ) -> std::result::Result<Committed, NotThrough> {
+        let steps = self.steps_of(&transaction).map_err(NotThrough::Nothing)?;
         let stage = Mutex::new(Stage::Waiting(Box::new(transaction)));
         let place = Arc::new(Place { stage, changed: Condvar::new() });
         {
-            let mut state = shared.state();
+            let mut state = self.state();
             if state.stops {
                 let why = state.stats.ended.as_deref().unwrap_or("it was stopped");
                 let text = format!("the mirror has ended: {why}");
@@ -143,10 +138,10 @@ impl Mirror {
             let (place, number) = (Arc::clone(&place), state.requested);
             state.requests.push_back(Request { steps, durability, place, number, is_tried: false });
         }
-        shared.wake.notify_one();
+        self.wake.notify_one();
         let answer = place.wait(wait);
         if answer.is_err() {
-            shared.forget_request(&place);
+            self.forget_request(&place);
         }
         answer
     }
@@ -176,12 +171,7 @@ impl Request {
                 Some(committed)
             }
             Err(error) => {
-                use ErrorKind::{Aborted, Conflict, Invalid, Limit, Timeout};
-                let why = match error.kind() {
-                    Conflict | Invalid | Limit | Timeout | Aborted => NotThrough::Nothing(error),
-                    _ => NotThrough::Unknown(error),
-                };
-                self.place.set(Stage::Done(Err(why)));
+                self.place.set(Stage::Done(Err(NotThrough::of_commit(error))));
                 None
             }
         }

@@ -16,6 +16,7 @@ use super::listen::Listeners;
 use super::locks::Locks;
 use super::space_limit::SpaceMemory;
 use super::task::Function;
+use super::through::Tables;
 use super::wait::Waiters;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -31,6 +32,8 @@ pub(crate) struct Kind {
     is_dropped: AtomicBool,
     pub(crate) waiters: Waiters,
     pub(crate) listeners: Listeners,
+    /// Tables outside that follow it.
+    pub(super) tables: Tables,
     /// Where the next search begins that may begin anywhere, so that many takers do not all go for the same partition.
     pub(crate) turn: AtomicUsize,
 }
@@ -44,6 +47,7 @@ impl Kind {
             is_dropped: AtomicBool::new(false),
             waiters: Waiters::default(),
             listeners: Listeners::default(),
+            tables: Tables::default(),
             turn: AtomicUsize::new(0),
         }
     }

@@ -238,6 +238,13 @@ impl SpaceStage {
         all.into_iter().filter_map(change).collect()
     }
 
+    /// The types whose entries it changes.
+    pub(super) fn changed_kinds(&self) -> Vec<Arc<Kind>> {
+        let changed = self.staged.iter().filter(|(_, staged)| staged.was.is_some() || staged.will.is_some());
+        let of: BTreeSet<TypeId> = changed.map(|((of, ..), _)| *of).collect();
+        of.iter().filter_map(|of| self.kinds.get(of).cloned()).collect()
+    }
+
     /// What becomes of the entries of one type.
     pub(crate) fn changes_of(&self, of: TypeId) -> Vec<EntryChange> {
         let of_type = self.staged.iter().filter(|((it, ..), _)| *it == of);

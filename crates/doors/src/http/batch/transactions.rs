@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use holdfast::space::ReadLock;
+use holdfast::space::{NotThrough, ReadLock};
 use holdfast::{Durability, ErrorKind, Position, Store};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
@@ -33,6 +33,7 @@ use crate::http::handle::{Asked, JSON, say_durability, with_type};
 use crate::http::json_body::Becomes;
 use crate::http::object::shown_at;
 use crate::http::upload::Upload;
+use crate::numbers::PointCounts;
 
 /// How long a transaction may hold locks unless it says otherwise.
 const LEASE: Duration = Duration::from_secs(60);
@@ -168,10 +169,14 @@ impl Asked<'_> {
     async fn try_commit(&self, user: Option<Arc<User>>) -> Result<Response, Fault> {
         self.check_known(user.as_deref())?;
         let durability = self.durability().map_err(|failure| Fault { open: Some(true), ..failure.into() })?;
+        let through = self.through().map_err(|failure| Fault { open: Some(true), ..failure.into() })?;
         let open = self.take(user.as_deref())?;
         let (shared, here) = (self.shared, Arc::clone(self.shared));
         shared.transactions.forget(&self.transaction());
         let ended = |failure: Failure| Fault { open: Some(false), ..failure.into() };
+        if let Some(wait) = through {
+            return self.commit_through(*open, durability, wait).await.map_err(ended);
+        }
         let act = move |store: &Store| commit(*open, store, &here.points);
         let committed = shared.ask(act).await.map_err(|stalled| ended(stalled.into()))?;
         let (position, durability, failure) = match committed {
@@ -184,6 +189,43 @@ impl Asked<'_> {
         }
         let body = json!({ "position": format!("{:016x}", position.get()) }).to_string();
         Ok(say_durability(with_type(JSON, Body::from(body)), durability))
+    }
+
+    /// How long the commit waits for the table that it is to be written through, if it is.
+    fn through(&self) -> Result<Option<Duration>, Failure> {
+        let Some(ms) = self.query.number("through_ms")? else { return Ok(None) };
+        // The answer has to come in its time.
+        let most = self.shared.options.limits.answer_timeout / 2;
+        if (1..=most.as_millis()).contains(&u128::from(ms)) {
+            return Ok(Some(Duration::from_millis(ms)));
+        }
+        Err(Failure::bad(format!("through_ms is from 1 to {}", most.as_millis())))
+    }
+
+    async fn commit_through(&self, open: Open, durability: Durability, wait: Duration) -> Result<Response, Failure> {
+        let shared = self.shared;
+        let turn = timeout(wait, Arc::clone(&shared.table_turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Failure::unavailable(
+                "nothing was changed: too many others wait for their tables; begin again",
+            ));
+        };
+        let here = Arc::clone(shared);
+        let act = move |store: &Store| {
+            let _turn = turn;
+            commit_through(open, (store, &here.points), durability, wait)
+        };
+        let (position, behind) = shared.ask(act).await??;
+        let mut body = json!({ "position": format!("{:016x}", position.get()) });
+        let is_behind = behind.is_some();
+        if let Some(why) = behind {
+            body["behind"] = json!(why);
+        }
+        let mut answer = say_durability(with_type(JSON, Body::from(body.to_string())), durability);
+        if is_behind {
+            *answer.status_mut() = StatusCode::ACCEPTED;
+        }
+        Ok(answer)
     }
 
     fn check_known(&self, user: Option<&User>) -> Result<(), Fault> {
@@ -318,7 +360,7 @@ impl Open {
 }
 
 /// Commits it, and waits for nothing. With what it fails by comes what that rests on.
-fn commit(open: Open, store: &Store, counts: &crate::numbers::PointCounts) -> Result<Position, (Failure, Position)> {
+fn commit(open: Open, store: &Store, counts: &PointCounts) -> Result<Position, (Failure, Position)> {
     let Open { mut transaction, rows, .. } = open;
     let points = rows.len();
     if points > 0 {
@@ -328,16 +370,50 @@ fn commit(open: Open, store: &Store, counts: &crate::numbers::PointCounts) -> Re
     *transaction.points() = rows;
     let committed = transaction.commit_no_wait().map_err(|error| {
         let rests_on = error.rests_on().unwrap_or(seen);
-        let failure = match error.kind() {
-            ErrorKind::Conflict => Failure::new(StatusCode::CONFLICT, error.to_string()),
-            ErrorKind::Timeout => Failure::new(StatusCode::CONFLICT, error.to_string()),
-            _ => error.into(),
-        };
-        (failure, rests_on)
+        (refused(error), rests_on)
     })?;
+    count_points(counts, points);
+    Ok(committed.position.max(seen))
+}
+
+/// What a commit fails by: a transaction that is over cannot be tried again.
+fn refused(error: holdfast::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Conflict | ErrorKind::Timeout => Failure::new(StatusCode::CONFLICT, error.to_string()),
+        _ => error.into(),
+    }
+}
+
+fn count_points(counts: &PointCounts, points: usize) {
     if points > 0 {
         counts.written.fetch_add(points as u64, Relaxed);
         counts.batches.fetch_add(1, Relaxed);
     }
-    Ok(committed.position.max(seen))
+}
+
+/// Commits it once its table has taken it, and waits until it is as durable as asked. With its position comes why the table is behind, if it is.
+fn commit_through(
+    open: Open,
+    (store, counts): (&Store, &PointCounts),
+    durability: Durability,
+    wait: Duration,
+) -> Result<(Position, Option<String>), Failure> {
+    let Open { mut transaction, rows, .. } = open;
+    let (points, seen) = (rows.len(), transaction.seen());
+    *transaction.points() = rows;
+    let (position, behind) = match transaction.commit_through(durability, wait) {
+        Ok(committed) => (committed.position, None),
+        Err(NotThrough::TableBehind { committed, reason }) => (committed.position, Some(reason.to_string())),
+        Err(NotThrough::Nothing(error)) => {
+            // What was read before it failed may be told by that.
+            store.wait(seen, durability)?;
+            let failure = refused(error);
+            let text = format!("nothing was changed: {}", failure.text());
+            return Err(Failure::new(failure.code(), text));
+        }
+        Err(unknown) => return Err(Failure::unavailable(unknown.to_string())),
+    };
+    count_points(counts, points);
+    store.wait(seen, durability)?;
+    Ok((position.max(seen), behind))
 }

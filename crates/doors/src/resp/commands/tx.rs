@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use holdfast::space::ReadLock;
-use holdfast::{Durability, Transaction};
+use holdfast::space::{NotThrough, ReadLock};
+use holdfast::{Durability, Position, Store, Transaction};
 
 use super::own::durability;
 use crate::numbers::PointCounts;
@@ -21,6 +21,8 @@ use crate::resp::{number, unsupported};
 
 /// How long a transaction may hold locks unless it says otherwise.
 const LEASE: Duration = Duration::from_secs(60);
+/// The longest that a commit waits for the table that it is written through.
+const THROUGH_MAX: Duration = Duration::from_secs(60);
 /// What stands in the name of a transaction between its number and that of its client.
 const NAME_BETWEEN: &str = " of client ";
 /// How many keys and entries a transaction may hold that is committed on the event loop: each takes some microseconds, and
@@ -129,10 +131,12 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
 
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     not_within_multi(call)?;
-    let (mut id, mut is_asked, mut index) = (None, false, 1);
+    let (mut id, mut is_asked, mut through, mut index) = (None, false, None, 1);
     while let Some(option) = call.args.get(index) {
         if option.eq_ignore_ascii_case(b"id") && id.is_none() {
             id = Some(call.args.get(index + 1).ok_or(SYNTAX)?);
+        } else if option.eq_ignore_ascii_case(b"through") && through.is_none() {
+            through = Some(through_wait(call.args.get(index + 1).ok_or(SYNTAX)?)?);
         } else if !is_asked && durability(call, option, index)? {
             is_asked = true;
         } else {
@@ -149,6 +153,14 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     let asked = if is_asked || open.asked.is_empty() { vec![call.durability] } else { open.asked };
     *transaction.points() = std::mem::take(&mut call.session.points);
     let (store, counts) = (call.door.store.clone(), Arc::clone(&call.door.points));
+    if let Some(wait) = through {
+        let commit = move |transaction: Transaction, reply: &mut Reply| {
+            end_through(transaction, (&store, &counts), &asked, wait, reply)
+        };
+        let waiting = open::Waiting::to_commit_through(call, transaction, wait, Box::new(commit));
+        call.session.pending = Some(Pending::Within(waiting));
+        return Ok(());
+    }
     let is_held_back = !transaction.points().is_empty() && store.series().is_crowded();
     let (things, bytes) = transaction.held();
     let is_large = things > COMMITTED_HERE_MAX || bytes > call.door.options.limits.loop_bytes_max as u64;
@@ -211,6 +223,62 @@ pub(crate) fn list(call: &mut Call<'_, '_>) -> Answer {
         }
     }
     Ok(())
+}
+
+/// How long a commit waits for its table.
+fn through_wait(argument: &[u8]) -> Result<Duration, Fail> {
+    let ms = number::parse_u64(argument).filter(|ms| (1..=THROUGH_MAX.as_millis()).contains(&u128::from(*ms)));
+    let wrong = || format!("ERR THROUGH waits for 1 to {} milliseconds", THROUGH_MAX.as_millis());
+    Ok(Duration::from_millis(ms.ok_or_else(wrong)?))
+}
+
+/// Commits once the table has taken it. Blocks until that, and until it is as durable as asked.
+fn end_through(
+    mut transaction: Transaction,
+    (store, counts): (&Store, &PointCounts),
+    asked: &[Durability],
+    wait: Duration,
+    reply: &mut Reply,
+) -> Result<Need, Fail> {
+    let (points, seen) = (transaction.points().len() as u64, transaction.seen());
+    let committed = transaction.commit_through(most_careful(asked), wait);
+    let position = match &committed {
+        Ok(committed) | Err(NotThrough::TableBehind { committed, .. }) => committed.position,
+        Err(_) => Position::ZERO,
+    };
+    if position > Position::ZERO && points > 0 {
+        counts.written.fetch_add(points, Relaxed);
+        counts.batches.fetch_add(1, Relaxed);
+    }
+    // What was read may be newer than what was changed. Durable enough to be told, whether it went well or not.
+    store.wait(seen, most_careful(asked))?;
+    match committed {
+        Ok(_) => {
+            reply.unsigned(position.get());
+            Ok(Need { own: position, ..Need::NOTHING })
+        }
+        // Its position is what tells it from all that failed.
+        Err(NotThrough::TableBehind { reason, .. }) => {
+            let text = format!("BEHIND {} it happened, and its table gets it when it can: {reason}", position.get());
+            Err(text.into())
+        }
+        Err(NotThrough::Nothing(error)) => {
+            let text = store_error_text(&error);
+            let (code, text) = text.split_once(' ').unwrap_or((&text, ""));
+            Err(format!("{code} nothing was changed: {text}").into())
+        }
+        Err(unknown) => Err(format!("UNKNOWN {unknown}").into()),
+    }
+}
+
+/// The one among these that loses least.
+fn most_careful(asked: &[Durability]) -> Durability {
+    let rank = |durability: &Durability| match durability {
+        Durability::Synced => (0, Duration::ZERO),
+        Durability::Window(window) => (1, window.max),
+        _ => (2, Duration::ZERO),
+    };
+    asked.iter().copied().min_by_key(rank).unwrap_or_default()
 }
 
 /// Commits: what the reply rests on, also when it is an error.
