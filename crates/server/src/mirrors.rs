@@ -118,9 +118,19 @@ impl Mirrors {
         (!self.read_through.0.is_empty()).then(|| Arc::clone(&self.read_through) as _)
     }
 
-    /// Lets go of all who wait for rows, so that doors need not wait for a database when they close.
-    pub(crate) fn stop_reading(&self) {
-        self.all.iter().filter_map(|watched| watched.asks.as_ref()).for_each(|asks| asks.stop());
+    /// Tells them to stop, and lets go of all who wait for rows and of commits that wait for tables, so that doors need not wait for a database when
+    /// they close.
+    pub(crate) fn request_stop(&self) {
+        for watched in &self.all {
+            let mut state = watched.state();
+            state.stops = true;
+            if let Some(mirror) = &state.mirror {
+                mirror.request_stop();
+            }
+            drop(state);
+            watched.changed.notify_all();
+            watched.asks.iter().for_each(|asks| asks.stop());
+        }
     }
 
     /// Asks for what they do.
@@ -132,16 +142,7 @@ impl Mirrors {
 
 impl Drop for Mirrors {
     fn drop(&mut self) {
-        for watched in &self.all {
-            let mut state = watched.state();
-            state.stops = true;
-            if let Some(mirror) = &state.mirror {
-                mirror.request_stop();
-            }
-            drop(state);
-            watched.changed.notify_all();
-            watched.asks.iter().for_each(|asks| asks.stop());
-        }
+        self.request_stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a mirror ended by a panic");

@@ -116,7 +116,7 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     };
     say(format_args!("stopping ({why})"));
     let stopping = spawn_blocking(move || {
-        mirrors.stop_reading();
+        mirrors.request_stop();
         // First the door that asks the other ones for their numbers.
         http.stop();
         drop((resp, line));

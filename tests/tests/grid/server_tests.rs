@@ -225,8 +225,9 @@ fn a_table_that_is_locked_is_told_of_and_holds_up_no_stop() {
     database.run(r#"BEGIN; LOCK TABLE "order" IN ACCESS EXCLUSIVE MODE"#);
     let server = launch.start_again();
     write(&mut server.client(), 1, 10);
-    // By what follows, or by the load, whichever comes to it first.
-    assert!(is_said(&server, "something there has locked it"));
+    // By what follows, or by the load, whichever comes to it first; a load that has begun before the entry was written waits a minute for what follows.
+    let is_told = |line: &str| line.contains("something there has locked it").then_some(());
+    assert!(server.output().wait_for(2 * LONG, is_told).is_some());
     assert_eq!(metric(&server, "up"), 0);
     database.run("ROLLBACK");
     assert!(is_the_same(&database, &server));

@@ -633,3 +633,5 @@ fn closing_the_door_rolls_back_and_waits_for_nobody() {
 mod long;
 #[path = "open_seen_tests.rs"]
 mod seen;
+#[path = "open_through_tests.rs"]
+mod through;

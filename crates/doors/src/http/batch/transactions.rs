@@ -203,7 +203,7 @@ impl Asked<'_> {
     }
 
     async fn commit_through(&self, open: Open, durability: Durability, wait: Duration) -> Result<Response, Failure> {
-        let shared = self.shared;
+        let (shared, until) = (self.shared, Instant::now() + wait);
         let turn = timeout(wait, Arc::clone(&shared.table_turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(Failure::unavailable(
@@ -213,7 +213,8 @@ impl Asked<'_> {
         let here = Arc::clone(shared);
         let act = move |store: &Store| {
             let _turn = turn;
-            commit_through(open, (store, &here.points), durability, wait)
+            let left = until.saturating_duration_since(Instant::now());
+            commit_through(open, (store, &here.points), durability, left)
         };
         let (position, behind) = shared.ask(act).await??;
         let mut body = json!({ "position": format!("{:016x}", position.get()) });

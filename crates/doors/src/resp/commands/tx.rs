@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::space::{NotThrough, ReadLock};
 use holdfast::{Durability, Position, Store, Transaction};
@@ -154,8 +154,9 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     *transaction.points() = std::mem::take(&mut call.session.points);
     let (store, counts) = (call.door.store.clone(), Arc::clone(&call.door.points));
     if let Some(wait) = through {
+        let until = Instant::now() + wait;
         let commit = move |transaction: Transaction, reply: &mut Reply| {
-            end_through(transaction, (&store, &counts), &asked, wait, reply)
+            end_through(transaction, (&store, &counts), &asked, until, reply)
         };
         let waiting = open::Waiting::to_commit_through(call, transaction, wait, Box::new(commit));
         call.session.pending = Some(Pending::Within(waiting));
@@ -237,9 +238,11 @@ fn end_through(
     mut transaction: Transaction,
     (store, counts): (&Store, &PointCounts),
     asked: &[Durability],
-    wait: Duration,
+    until: Instant,
     reply: &mut Reply,
 ) -> Result<Need, Fail> {
+    // What its turn took is a part of it.
+    let wait = until.saturating_duration_since(Instant::now());
     let (points, seen) = (transaction.points().len() as u64, transaction.seen());
     let committed = transaction.commit_through(most_careful(asked), wait);
     let position = match &committed {
