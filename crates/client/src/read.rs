@@ -4,7 +4,7 @@
 
 use holdfast::space::{
     AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, Notice, NoticeKind, Order,
-    Path, Plan, Reason, Storage, Usage, Value, Written,
+    Path, Placement, Plan, Reason, Storage, Usage, Value, Written,
 };
 use holdfast::{Error, ErrorKind, Result};
 
@@ -111,6 +111,7 @@ pub(crate) fn info(reply: &Reply) -> Result<(Definition, Usage, u64)> {
     let mut definition = Definition::new(text("space")?, text("type")?);
     definition.id = text("id")?;
     definition.routing = path("routing")?;
+    definition.placement = if number("together")? == 0 { Placement::Spread } else { Placement::Together };
     definition.lease_ms = Some(number("lease")?).filter(|ms| *ms > 0);
     definition.storage = if text("storage")? == "volatile" { Storage::Volatile } else { Storage::Durable };
     definition.order = match (text("order")?.as_str(), path("group")?) {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    AtLimit, Change, Definition, Hears, IndexKind, Lease, Listen, Order, ReadOptions, Storage, Value, Wanted, WantedBy,
-    WriteMode, WriteOptions,
+    AtLimit, Change, Definition, Hears, IndexKind, Lease, Listen, Order, Placement, ReadOptions, Storage, Value,
+    Wanted, WantedBy, WriteMode, WriteOptions,
 };
 use holdfast::{Durability, Error, ErrorKind, Result};
 
@@ -173,6 +173,7 @@ pub(crate) fn declare(definition: &Definition) -> Words {
         words.add("VOLATILE");
     }
     match &definition.order {
+        Order::Any if definition.placement == Placement::Together => words.add("TOGETHER"),
         Order::Any => {}
         Order::Fifo => words.add("FIFO"),
         Order::Groups(path) => words = words.and("GROUPS").and(path.to_string()),
@@ -248,5 +249,7 @@ mod tests {
         };
         let words = "SPACE.DECLARE s t ID id LEASE 5 GROUPS a.b HISTORY MEMORY 9 EVICT INDEX c ORDERED 1 c";
         assert_eq!(said(&declare(&definition)), words);
+        let together = Definition { placement: Placement::Together, ..Definition::new("s", "t") };
+        assert_eq!(said(&declare(&together)), "SPACE.DECLARE s t ID id TOGETHER");
     }
 }

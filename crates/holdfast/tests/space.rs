@@ -15,6 +15,8 @@ mod queries;
 mod routing;
 #[path = "space/transactions.rs"]
 mod transactions;
+#[path = "space/unique.rs"]
+mod unique;
 #[path = "space/within.rs"]
 mod within;
 

@@ -4,7 +4,7 @@
 //!
 //! Layout, lengths and counts LEB128, strings behind their length:
 //!   version 1 | space | name | id field | routing path | default lease in ms, 0 none |
-//!   storage 1 (0 durable, 1 volatile) | order 1 (0 none, 1 first in first out, 2 in groups | path) |
+//!   storage 1 (0 durable, 1 volatile) | order 1 (0 none, 1 first in first out, 2 in groups | path, 3 none, and together) |
 //!   history 1 (0 or 1) | limit in bytes, 0 none | at the limit 1 (0 refuse, 1 evict) |
 //!   indexes: count | (name | kind 1 (0 hash, 1 ordered) | unique 1 | paths: count | path*)*
 //!
@@ -47,6 +47,16 @@ pub enum Order {
     /// As they were first written among those with the same value at this path; while one of a group is held by a
     /// transaction, nobody else gets any of it. A group lies in one partition.
     Groups(Path),
+}
+
+/// Where entries of a type lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// In partitions, each by its routing value or its id: several are written at the same time.
+    #[default]
+    Spread,
+    /// Together in one partition, as those in first-in first-out order do anyway: unique indexes may be of anything then, and one is written at a time.
+    Together,
 }
 
 /// What happens when a type's limit is reached.
@@ -92,6 +102,8 @@ pub struct Definition {
     pub id: String,
     /// What decides in which partition an entry lies; `None` is the id.
     pub routing: Option<Path>,
+    /// Whether entries lie in partitions, or all together in one.
+    pub placement: Placement,
     /// How long entries live that are written without a lease, in milliseconds; `None` is for ever.
     pub lease_ms: Option<u64>,
     /// Whether they are in the journal.
@@ -116,6 +128,7 @@ impl Definition {
             name: name.into(),
             id: "id".to_owned(),
             routing: None,
+            placement: Placement::Spread,
             lease_ms: None,
             storage: Storage::Durable,
             order: Order::Any,
@@ -166,15 +179,29 @@ impl Definition {
                     index.name
                 ));
             }
-            if index.unique && self.routing.as_ref().is_some_and(|path| index.paths != [path.clone()]) {
-                return invalid(format!("the unique index {} has to be of the routing path alone", index.name));
-            }
-            if index.unique && self.routing.is_none() {
-                return invalid(format!("the unique index {} needs the routing to be its path", index.name));
+            let is_by_routing = self.routing.as_ref().is_some_and(|path| index.paths == [path.clone()]);
+            if index.unique && !is_by_routing && !self.is_together() {
+                return invalid(format!(
+                    "the unique index {} has to be of the routing path alone, because nobody looks into other partitions: make that the routing, or \
+                     declare that the type's entries lie together (TOGETHER)",
+                    index.name
+                ));
             }
         }
         if self.routing.as_ref().is_some_and(Path::has_items) {
             return invalid("the routing has to be one value: leave out [*]");
+        }
+        if self.placement == Placement::Together {
+            match (&self.order, &self.routing) {
+                (Order::Fifo, _) => {
+                    return invalid("entries in first-in first-out order lie together anyway: leave it out");
+                }
+                (Order::Groups(_), _) => {
+                    return invalid("entries in groups lie by their group, and so not together");
+                }
+                (Order::Any, Some(_)) => return invalid("entries that lie together have no routing: leave it out"),
+                (Order::Any, None) => {}
+            }
         }
         match (&self.order, &self.routing) {
             (Order::Fifo, Some(_)) => {
@@ -197,6 +224,12 @@ impl Definition {
         }
     }
 
+    /// Whether all entries lie in one partition.
+    #[must_use]
+    pub fn is_together(&self) -> bool {
+        self.placement == Placement::Together || self.order == Order::Fifo
+    }
+
     /// The key of the entry with these fields, and of no other of the type: that of its id, and behind it that of the value that
     /// decides where it lies, if that is another.
     #[must_use]
@@ -213,9 +246,12 @@ impl Definition {
     /// # Errors
     /// `Invalid` when entries would have to lie elsewhere.
     pub fn check_change(&self, later: &Self) -> Result<()> {
-        let fixed = |this: &Self| (this.id.clone(), this.routing.clone(), this.storage, this.order.clone());
+        let fixed =
+            |this: &Self| (this.id.clone(), this.routing.clone(), this.placement, this.storage, this.order.clone());
         if fixed(self) != fixed(later) {
-            return invalid("id, routing, storage and order of a type are fixed: drop the type first");
+            return invalid(
+                "id, routing, storage and order of a type, and whether its entries lie together, are fixed: drop the type first",
+            );
         }
         Ok(())
     }
@@ -230,6 +266,7 @@ impl Definition {
         put_varint(to, self.lease_ms.unwrap_or(0));
         to.push(u8::from(self.storage == Storage::Volatile));
         match &self.order {
+            Order::Any if self.placement == Placement::Together => to.push(3),
             Order::Any => to.push(0),
             Order::Fifo => to.push(1),
             Order::Groups(path) => {
@@ -270,6 +307,10 @@ impl Definition {
             0 => Order::Any,
             1 => Order::Fifo,
             2 => Order::Groups(Path::parse(from.text()?).ok()?),
+            3 => {
+                this.placement = Placement::Together;
+                Order::Any
+            }
             _ => return None,
         };
         this.history = flag(from.u8()?)?;

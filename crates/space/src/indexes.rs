@@ -103,6 +103,15 @@ impl Index {
         self.bytes
     }
 
+    /// The keys that no other entry may have, if it is unique: of an entry that has all of the values.
+    pub(crate) fn unique_keys(&self, fields: MapRef<'_>) -> Vec<Key> {
+        let is_missing = |path: &Path| path.first(fields) == ValueRef::Null;
+        if self.definition.paths.len() > 1 && self.definition.paths.iter().any(is_missing) {
+            return Vec::new();
+        }
+        self.keys(fields)
+    }
+
     /// The keys of an entry with these fields, each once.
     pub(crate) fn keys(&self, fields: MapRef<'_>) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();

@@ -94,7 +94,7 @@ impl Share {
         {
             let index = Index::new(wanted.clone());
             let mut keys: Vec<Key> =
-                self.entries.iter().flat_map(|(_, entry)| index.keys(entry.document.fields())).collect();
+                self.entries.iter().flat_map(|(_, entry)| index.unique_keys(entry.document.fields())).collect();
             let all = keys.len();
             keys.sort_unstable();
             keys.dedup();
@@ -158,7 +158,7 @@ impl Share {
     pub(crate) fn check_unique(&self, fields: MapRef<'_>, instead: Option<Slot>) -> Result<()> {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {
             let taken = |key: &Key| index.get(key).is_some_and(|slots| slots.iter().any(|slot| Some(slot) != instead));
-            if index.keys(fields).iter().any(taken) {
+            if index.unique_keys(fields).iter().any(taken) {
                 let (name, index) = (self.definition.name.clone(), index.definition.name.clone());
                 return Err(Error::NotUnique { name, index });
             }
@@ -174,7 +174,7 @@ impl Share {
     ) -> Result<()> {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {
             let mut seen = BTreeSet::new();
-            for key in written.clone().flat_map(|fields| index.keys(fields)) {
+            for key in written.clone().flat_map(|fields| index.unique_keys(fields)) {
                 let is_taken = index.get(&key).is_some_and(|slots| slots.iter().any(|slot| !gone.contains(&slot)));
                 if is_taken || !seen.insert(key) {
                     let (name, index) = (self.definition.name.clone(), index.definition.name.clone());

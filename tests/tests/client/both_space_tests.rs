@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use client::{Client, TransactionOptions};
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
-    Order, Path, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode, WriteOptions,
+    Order, Path, Placement, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
 use holdfast::{Condition, ErrorKind, PutOptions};
 
@@ -235,6 +235,21 @@ fn types_are_declared_changed_found_and_dropped() {
         assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: None });
         space.limit_memory(Some(100)).wait().unwrap();
         assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(100) });
+        // Nobody has another's address, where all lie together.
+        let email = IndexDefinition {
+            name: "email".to_owned(),
+            kind: IndexKind::Hash,
+            unique: true,
+            paths: vec![Path::parse("email").unwrap()],
+        };
+        let definition = Definition { indexes: vec![email], ..Definition::new("shop", "user") };
+        assert_eq!(kind(space.declare(definition.clone()).wait()), ErrorKind::Invalid);
+        let users = declare(client, Definition { placement: Placement::Together, ..definition });
+        assert_eq!(users.definition().placement, Placement::Together);
+        let user = |id: i64| Document::from_pairs([("id", Value::from(id)), ("email", "ada@x".into())]);
+        users.write(&user(1), &upsert()).wait().unwrap();
+        assert_eq!(kind(users.write(&user(2), &upsert()).wait()), ErrorKind::Conflict);
+        assert!(space.drop_type("user").wait().unwrap());
         // A type may evict for the space alone.
         let definition = Definition { at_limit: AtLimit::Evict, ..Definition::new("shop", "cache") };
         let cache = declare(client, definition.clone());

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, Entry, Lease, Order, ReadOptions, Stop, Value, ValueRef, Wanted, WriteMode,
+    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Value, ValueRef, Wanted, WriteMode,
     WriteOptions, Written,
 };
 use holdfast::{Durability, Position, Store};
@@ -135,7 +135,7 @@ fn routed(entries: &Entries, one: &One, document: Document) -> Result<Document, 
     let definition = entries.definition();
     let Some(routing) = &one.routing else { return Ok(document) };
     let Some(path) = definition.routed_by() else {
-        let is_id = definition.order == Order::Fifo || *routing == one.id;
+        let is_id = definition.is_together() || *routing == one.id;
         let text = format!("the type {} has no routing: leave it out", definition.name);
         return if is_id { Ok(document) } else { Err(Failure::bad(text)) };
     };

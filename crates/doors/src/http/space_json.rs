@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use holdfast::Position;
 use holdfast::space::{
-    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Storage, Usage, Value, Wanted,
+    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Placement, Storage, Usage, Value,
+    Wanted,
 };
 
 use super::failure::Failure;
@@ -30,6 +31,11 @@ pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failu
         (Some("fifo"), None) => Order::Fifo,
         (Some("groups"), Some(path)) => Order::Groups(path),
         _ => return Err(Failure::bad("order is any, fifo, or groups with the path group")),
+    };
+    this.placement = match fields.text("placement")?.as_deref() {
+        None | Some("spread") => Placement::Spread,
+        Some("together") => Placement::Together,
+        Some(_) => return Err(Failure::bad("placement is spread or together")),
     };
     this.storage = match fields.text("storage")?.as_deref() {
         None | Some("durable") => Storage::Durable,
@@ -97,6 +103,7 @@ pub(crate) fn describe(definition: &Definition, usage: &Usage, waiters: usize) -
             "routing": definition.routing.as_ref().map(ToString::to_string),
             "lease_ms": definition.lease_ms,
             "storage": if definition.storage == Storage::Durable { "durable" } else { "volatile" },
+            "placement": if definition.placement == Placement::Together { "together" } else { "spread" },
             "order": order,
             "group": group,
             "history": definition.history,

@@ -58,6 +58,8 @@ fn types_are_declared_described_listed_and_dropped() {
         ("[]", "JSON object"),
         (r#"{"colour":1}"#, "colour is not known"),
         (r#"{"order":"groups"}"#, "order is"),
+        (r#"{"placement":"here"}"#, "placement is spread or together"),
+        (r#"{"indexes":[{"name":"email","kind":"hash","unique":true,"paths":["email"]}]}"#, "lie together"),
         (r#"{"indexes":[{"name":"a","kind":"tree"}]}"#, "hash or ordered"),
         (r#"{"id":"key"}"#, "fixed"),
         (r#"{"memory_bytes_max":-1}"#, "whole number"),
@@ -67,6 +69,17 @@ fn types_are_declared_described_listed_and_dropped() {
         assert_eq!(answer.status, 400, "{body}: {answer:?}");
         assert!(answer.text().contains(wanted), "{body}: {}", answer.text());
     }
+    let together =
+        r#"{"placement":"together","indexes":[{"name":"email","kind":"hash","unique":true,"paths":["email"]}]}"#;
+    assert_eq!(door.put("/spaces/shop/types/users", &[], together).status, 204);
+    let users = door.get("/spaces/shop/types/users").json();
+    assert_eq!(users["definition"]["placement"], "together");
+    assert_eq!(door.put("/spaces/shop/types/users", &[], &users["definition"].to_string()).status, 204);
+    let user = |id: u32| {
+        let path = format!("/spaces/shop/types/users/entries/{id}");
+        door.put(&path, &[], r#"{"email":"ada@x"}"#).status
+    };
+    assert_eq!((user(1), user(2), user(1)), (204, 412, 204));
     let dropped = door.send(&format!("DELETE {ORDERS}"), &[], None);
     assert_eq!(dropped.status, 204);
     assert_eq!(door.send(&format!("DELETE {ORDERS}"), &[], None).status, 404);

@@ -57,21 +57,32 @@ fn types_are_declared_changed_shown_and_dropped() {
         ("SPACE.DECLARE shop orders ID number INDEX price ORDERED 2 price day INDEX city HASH 1 address.city", "+OK"),
         (
             "SPACE.DECLARE shop orders ID key",
-            "-ERR id, routing, storage and order of a type are fixed: drop the type first",
+            "-ERR id, routing, storage and order of a type, and whether its entries lie together, are fixed: drop the type first",
         ),
         ("SPACE.DECLARE shop orders FIFO GROUPS a", "-ERR syntax error"),
         ("SPACE.DECLARE shop orders INDEX a TREE 1 a", "-ERR an index is HASH or ORDERED"),
         ("SPACE.DECLARE shop orders INDEX a HASH 2 a", "-ERR fewer paths follow than are announced"),
         ("SPACE.DECLARE shop orders INDEX a HASH 18446744073709551615 a", "-ERR fewer paths follow than are announced"),
         ("SPACE.DECLARE shop orders ID", "-ERR syntax error"),
+        ("SPACE.DECLARE shop orders FIFO TOGETHER", "-ERR entries in first-in first-out order lie together anyway: leave it out"),
+        ("SPACE.DECLARE shop users TOGETHER INDEX email HASH UNIQUE 1 email", "+OK"),
         ("SPACE.DROP shop orders", ":1"),
         ("SPACE.DROP shop orders", ":0"),
         ("SPACE.WRITE shop orders {}", "-ERR the space shop has no type orders: declare it first"),
     ]);
+    assert!(fixture.run(r#"SPACE.WRITE shop users {"id":1,"email":"a"}"#).starts_with("*2 :1 "));
+    let second = fixture.run(r#"SPACE.WRITE shop users {"id":2,"email":"a"}"#);
+    assert!(second.starts_with("-CONFLICT") && second.contains("email"), "{second}");
+    assert!(fixture.run("SPACE.INFO shop users").contains("$8 together :1"));
     let info = fixture.run("SPACE.INFO shop jobs");
-    for part in
-        ["*30 $5 space $4 shop $4 type $4 jobs", "$8 volatile", "$5 order $4 fifo", "$5 evict", "$6 memory :1000000"]
-    {
+    for part in [
+        "*32 $5 space $4 shop $4 type $4 jobs",
+        "$8 volatile",
+        "$5 order $4 fifo",
+        "$5 evict",
+        "$6 memory :1000000",
+        "$8 together :0",
+    ] {
         assert!(info.contains(part), "{part}: {info}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{Definition, Document, Order, Path, Value, ValueRef, id_hash};
+use ::space::{Definition, Document, Path, Value, ValueRef, id_hash};
 
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use crate::store::Inner;
 
 /// Whether all entries of the type lie in one partition.
 pub(crate) fn is_single(definition: &Definition) -> bool {
-    definition.order == Order::Fifo
+    definition.is_together()
 }
 
 pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {

@@ -156,11 +156,7 @@ impl Entries {
             old = None;
         }
         let document = next_document(definition, options, document, old.as_ref())?;
-        if engine.check_unique(self.kind.of, &document).is_err() {
-            // What has the value may be over its time.
-            inner.expire_in(partition, &mut engine, now_ms)?;
-            engine.check_unique(self.kind.of, &document)?;
-        }
+        self.check_unique(partition, &mut engine, &document, now_ms)?;
         self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
         let what = What::Write { document, expires_ms, over: Over::Any };
@@ -173,6 +169,16 @@ impl Entries {
         drop(engine);
         inner.note_lease(expires_ms);
         Ok(Ok(Written { id: id.clone(), version, previous: old.map(Entry::from) }))
+    }
+
+    /// Whether no other entry has what is to be unique.
+    fn check_unique(&self, partition: &Partition, engine: &mut Engine, document: &Document, now_ms: u64) -> Result<()> {
+        if engine.check_unique(self.kind.of, document).is_err() {
+            // What has the value may be over its time.
+            self.inner().expire_in(partition, engine, now_ms)?;
+            engine.check_unique(self.kind.of, document)?;
+        }
+        Ok(())
     }
 
     /// The document with an id, made if it has none.
@@ -291,7 +297,7 @@ impl Entries {
             &document,
             Some(&old),
         )?;
-        engine.check_unique(self.kind.of, &document)?;
+        self.check_unique(partition, &mut engine, &document, now_ms)?;
         self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
         let what = What::Write { document: document.clone(), expires_ms, over: Over::Any };

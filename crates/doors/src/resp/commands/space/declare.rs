@@ -2,7 +2,7 @@
 //!
 //! May use: the facade. Must not know: sockets, dispatch.
 
-use holdfast::space::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Path, Storage};
+use holdfast::space::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Path, Placement, Storage};
 
 use super::text;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
@@ -66,6 +66,8 @@ fn definition(args: Args<'_>) -> Result<Definition, Fail> {
                 this.storage = Storage::Volatile;
             } else if is("fifo") && this.order == Order::Any {
                 this.order = Order::Fifo;
+            } else if is("together") {
+                this.placement = Placement::Together;
             } else if is("history") {
                 this.history = true;
             } else if is("evict") {

@@ -2,7 +2,7 @@
 //!
 //! May use: the facade. Must not know: sockets, dispatch.
 
-use holdfast::space::{AtLimit, Definition, IndexKind, Order, Storage, Usage};
+use holdfast::space::{AtLimit, Definition, IndexKind, Order, Placement, Storage, Usage};
 
 use super::{entries, text};
 use crate::auth::Right;
@@ -59,7 +59,7 @@ fn of_space(call: &mut Call<'_, '_>) -> Answer {
 }
 
 fn write_info(reply: &mut Reply, definition: &Definition, usage: &Usage, waiters: usize) {
-    reply.map(15);
+    reply.map(16);
     let mut word = |name: &str, value: Option<&str>| {
         reply.text(name);
         match value {
@@ -82,6 +82,7 @@ fn write_info(reply: &mut Reply, definition: &Definition, usage: &Usage, waiters
     word("at_limit", Some(if definition.at_limit == AtLimit::Evict { "evict" } else { "refuse" }));
     let numbers = [
         ("lease", definition.lease_ms.unwrap_or(0)),
+        ("together", u64::from(definition.placement == Placement::Together)),
         ("history", u64::from(definition.history)),
         ("memory", definition.memory_bytes_max),
         ("entries", usage.entries),
