@@ -231,10 +231,6 @@ fn types_are_declared_changed_found_and_dropped() {
         let elsewhere = Definition::new("elsewhere", "t");
         assert_eq!(kind(space.declare(elsewhere).wait()), ErrorKind::Invalid);
         assert_eq!(kind(space.entries("none").wait()), ErrorKind::Invalid);
-        // The space's limit is of all of its types.
-        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: None });
-        space.limit_memory(Some(100)).wait().unwrap();
-        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(100) });
         // Nobody has another's address, where all lie together.
         let email = IndexDefinition {
             name: "email".to_owned(),
@@ -250,6 +246,10 @@ fn types_are_declared_changed_found_and_dropped() {
         users.write(&user(1), &upsert()).wait().unwrap();
         assert_eq!(kind(users.write(&user(2), &upsert()).wait()), ErrorKind::Conflict);
         assert!(space.drop_type("user").wait().unwrap());
+        // The space's limit is of all of its types.
+        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: None });
+        space.limit_memory(Some(100)).wait().unwrap();
+        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(100) });
         // A type may evict for the space alone.
         let definition = Definition { at_limit: AtLimit::Evict, ..Definition::new("shop", "cache") };
         let cache = declare(client, definition.clone());
