@@ -11,6 +11,7 @@ mod databases;
 mod example_tests;
 mod mariadb_tests;
 mod mirror_tests;
+mod power_tests;
 mod scene;
 mod server_tests;
 mod server_through_tests;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use holdfast::space::{AtLimit, Bookmark, Document, Listen, Listener, Notice, Reason, ValueRef, Wanted};
-use holdfast::{Error, ErrorKind, Position, Result};
+use holdfast::{Durability, Error, ErrorKind, Position, Result};
 
 use super::Shared;
 use super::target::{Stands, Step, Target};
@@ -77,6 +77,13 @@ enum End {
     Failed(Error),
     /// It cannot go on.
     Over(Error),
+}
+
+impl End {
+    /// What the target or the store said while something was applied.
+    fn of(error: Error) -> Self {
+        if error.kind() == ErrorKind::Closed { Self::Over(error) } else { Self::Failed(error) }
+    }
 }
 
 impl From<Error> for End {
@@ -208,11 +215,11 @@ impl Shared {
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(if is_final(&error) { End::Over(error) } else { End::Failed(error) }),
             };
-            self.apply(target, follower).await?;
+            self.apply(target, follower).await.map_err(End::of)?;
             // The table is up to date with what there was when they asked.
             if follower.next.is_none() {
                 self.answer(asked.flush);
-                self.write_through(target, follower, asked.request).await?;
+                self.write_through(target, follower, asked.request).await.map_err(End::of)?;
             }
             let mut state = self.state();
             if state.stops {
@@ -248,6 +255,9 @@ impl Shared {
             target.apply(self.mapping.table(), &steps).await.map_err(Error::from)?;
         }
         target.set_bookmark(&self.options.name, &at.to_string(), &self.follows()).await?;
+        // What was copied may be newer than the bookmark.
+        let newest = self.entries.store().watermarks().appended.get().saturating_sub(1);
+        self.settle(Position::new(newest)).await?;
         target.run("COMMIT").await?;
         self.passed(at.position(), 0);
         Ok(Follower::new(listener, at))
@@ -326,6 +336,7 @@ impl Shared {
         for notice in &follower.pending {
             steps.extend(self.step(notice)?);
         }
+        self.settle(to.position()).await?;
         target.run("BEGIN").await?;
         // First, because it locks: another mirror of this name waits here, and then finds that it is too late.
         target.move_bookmark(&self.options.name, &follower.at.to_string(), &to.to_string()).await?;
@@ -333,6 +344,14 @@ impl Shared {
         target.run("COMMIT").await?;
         self.applied(follower, to);
         Ok(())
+    }
+
+    /// Waits until the journal has everything up to there on stable storage, whatever durability it was acknowledged at. What a power cut took from the
+    /// journal would stay in the target else, and the bookmark would stand among positions that are given again: what comes there would be passed over.
+    pub(super) async fn settle(&self, position: Position) -> Result<()> {
+        let store = self.entries.store().clone();
+        let waited = tokio::task::spawn_blocking(move || store.wait(position, Durability::Synced)).await;
+        waited.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the wait for the disk ended without an answer")))
     }
 
     /// The target has what was pending.

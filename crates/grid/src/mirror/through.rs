@@ -334,6 +334,7 @@ impl Shared {
             target.apply(table, &all).await?;
         }
         target.move_bookmark(name, &follower.at.to_string(), &to.to_string()).await?;
+        self.settle(to.position()).await?;
         target.run("COMMIT").await?;
         self.applied(follower, to);
         Ok(())
