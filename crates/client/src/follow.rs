@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use crate::call::{Call, Step};
 use crate::entries::{At, Entries};
 use crate::listen::{Listener, Page, page};
+use crate::remote::{Again, Remote, Words};
 
 /// The longest that one question waits for events.
 const BLOCK_MAX: Duration = Duration::from_secs(10);
@@ -73,12 +74,20 @@ pub(crate) struct Feed {
     wanted: Wanted,
     hears: Hears,
     from: Option<Bookmark>,
+    /// Which run of the server it began with. Another one may have lost what was heard or read last, as a power cut takes what was acknowledged before
+    /// it was on stable storage, and tells nobody.
+    run: String,
     here: Option<Listener>,
 }
 
 impl Feed {
     pub(crate) fn new(entries: &Entries, wanted: &Wanted, hears: Hears) -> Self {
-        Self { entries: entries.clone(), wanted: wanted.clone(), hears, from: None, here: None }
+        Self { entries: entries.clone(), wanted: wanted.clone(), hears, from: None, run: String::new(), here: None }
+    }
+
+    /// What a server is asked, while it is the one that it was.
+    fn words(&self) -> Result<Words> {
+        Ok(self.entries.listen_words(&self.wanted)?.and("RUN").and(&self.run))
     }
 
     /// Begins to listen now.
@@ -88,7 +97,8 @@ impl Feed {
         match &self.entries.at {
             At::Here(..) => self.here = Some(self.entries.listen(&self.wanted, listen).await?),
             At::There(there, _) => {
-                let words = self.entries.listen_words(&self.wanted)?;
+                self.run = run_of(there).await?;
+                let words = self.words()?;
                 self.from = Some(page(there, &words, &listen, None, Duration::ZERO).await?.bookmark);
             }
         }
@@ -99,7 +109,7 @@ impl Feed {
     async fn page(&mut self, block: Duration) -> Result<Page> {
         match &self.entries.at {
             At::There(there, _) => {
-                let words = self.entries.listen_words(&self.wanted)?;
+                let words = self.words()?;
                 let listen = Listen { hears: self.hears, ..Listen::default() };
                 let page = match page(there, &words, &listen, self.from, block).await {
                     // A server lets only so many wait; who does not wait is always answered.
@@ -122,6 +132,22 @@ impl Feed {
             }
         }
     }
+}
+
+/// Which run of the server this is.
+fn run_of(there: &Remote) -> Call<String> {
+    there.call(&Words::new("INFO").and("server"), Again::May, |reply| {
+        let text = reply.bytes()?;
+        let text = String::from_utf8_lossy(&text);
+        let run = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let old = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "the server is too old to be followed: it does not say which run of it this is",
+            )
+        };
+        run.map(|run| run.trim_end().to_owned()).ok_or_else(old)
+    })
 }
 
 impl<K: Keeps> Follow<K> {

@@ -14,6 +14,7 @@ mod both_transaction_tests;
 mod cut;
 mod cut_tests;
 mod kill_tests;
+mod run_tests;
 mod scene;
 mod wire_tests;
 mod worker_tests;

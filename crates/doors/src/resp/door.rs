@@ -2,7 +2,9 @@
 //!
 //! May use: the facade, tokio's semaphore, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,6 +141,8 @@ pub(crate) struct Door {
     /// What became of points.
     pub(crate) points: Arc<PointCounts>,
     pub(crate) started_ms: u64,
+    /// Tells this run of the server from all others.
+    pub(crate) run: String,
     pub(crate) address: SocketAddr,
     pub(crate) peak_clients: AtomicU64,
     cursors: Mutex<Cursors>,
@@ -171,6 +175,14 @@ pub(crate) struct Door {
     pipelining: AtomicUsize,
     /// The reactors for connections that commit distributed transactions.
     pub(crate) places: Places,
+}
+
+/// 40 hexadecimal digits, as Redis has them.
+fn run_id() -> String {
+    // The standard library seeds each `RandomState` from the operating system.
+    let number = || RandomState::new().build_hasher().finish();
+    let digits = format!("{:016x}{:016x}{:016x}", number(), number(), number());
+    digits.get(..40).unwrap_or(&digits).to_owned()
 }
 
 impl Door {
@@ -209,6 +221,7 @@ impl Door {
             rejected: AtomicU64::new(0),
             points: Arc::default(),
             started_ms: store.now_ms(),
+            run: run_id(),
             address,
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),

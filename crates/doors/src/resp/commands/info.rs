@@ -58,6 +58,7 @@ fn server(call: &Call<'_, '_>, text: &mut String) {
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
     line(text, "process_id", std::process::id());
+    line(text, "run_id", &call.door.run);
     line(text, "tcp_port", call.door.address.port());
     line(text, "server_time_usec", call.now_ms * 1000);
     line(text, "uptime_in_seconds", uptime_s);

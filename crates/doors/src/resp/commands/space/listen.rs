@@ -34,6 +34,9 @@ const COUNT_DEFAULT: usize = 100;
 /// Events that are told on the event loop when somebody has waited for them; there is more then, for the next call.
 const AT_ONCE_MAX: usize = 256;
 
+/// What who named another run is told.
+const NEW_RUN: &str = "ERR the server was started anew since that run: what it had shown last may have been lost with it; read what is there, and listen anew";
+
 /// A SPACE.LISTEN that was accepted.
 pub(crate) struct Listening {
     entries: Arc<Entries>,
@@ -102,7 +105,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };
     let mut listen = Listen { hears: all, ..Listen::default() };
     let (mut count, mut block, mut details) = (None, None, false);
-    let (mut name, mut retain, mut acknowledged) = (None, None, None);
+    let (mut name, mut retain, mut acknowledged, mut has_run) = (None, None, None, false);
     let mut index = chosen.next;
     while let Some(option) = args.get(index) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -132,6 +135,11 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
             retain = Some(number::parse_u64(argument).ok_or(NOT_INTEGER)?);
         } else if is("ack") && acknowledged.is_none() {
             acknowledged = Some(bookmark(argument)?);
+        } else if is("run") && !has_run {
+            has_run = true;
+            if argument != call.door.run.as_bytes() {
+                return Err(NEW_RUN.into());
+            }
         } else if is("routing") {
             chosen.wanted = chosen.wanted.clone().routed(super::argument::value(argument)?);
         } else {
