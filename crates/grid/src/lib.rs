@@ -18,7 +18,7 @@ pub use holdfast::space::NotThrough;
 #[cfg(feature = "sql")]
 pub use mirror::{
     Column, ColumnKind, ColumnTable, Columns, Database, DocumentTable, FieldColumn, IdKind, Loaded, LoadedIds, Loader,
-    Mapping, Mirror, MirrorOptions, MirrorStats, Rest, Table,
+    Mapping, Mirror, MirrorOptions, MirrorStats, Refused, Rest, Table,
 };
 pub use near::{NearCache, NearStats};
 #[cfg(feature = "sql")]

@@ -8,8 +8,11 @@
 //!
 //! A mirror that was never there begins with a copy of all entries, in one transaction of the target.
 //!
+//! What the target refuses for what is in it stops a mirror, or is set aside there: see `aside`.
+//!
 //! May use: `holdfast`, `tm` for connections. Must not know: workers, views.
 
+mod aside;
 mod columns;
 mod follow;
 mod hex;
@@ -24,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Definition, Entries, Storage};
+use holdfast::space::{AtLimit, Definition, Entries, Storage};
 use holdfast::{Error, ErrorKind, Position, Result};
 use tm::DatabaseTls;
 use tokio::sync::{Notify, watch};
@@ -68,6 +71,20 @@ impl fmt::Debug for Database {
     }
 }
 
+/// What becomes of a transaction with a row that the table refuses for what is in it: a value that does not fit its column, a constraint that it breaks, a text that
+/// the database cannot have, an entry for which the mapping has no row.
+///
+/// That the database is away, full or shut, that there is no such table or column, and that rights are missing, is never of a row: it is tried again until it goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Refused {
+    /// The mirror stands still at it, and tries again until somebody has mended the table. The journal keeps it, and all that comes behind, until then.
+    #[default]
+    Stop,
+    /// It is written into the table `holdfast_refused` of the target and not applied, as a whole and once, and the mirror goes on behind it. Of the copy that a mirror begins
+    /// with, single entries are. Entries must not come back from such a table: it may have an older document than the space.
+    SetAside,
+}
+
 /// How to mirror.
 #[derive(Debug, Clone)]
 pub struct MirrorOptions {
@@ -78,6 +95,8 @@ pub struct MirrorOptions {
     pub target: Database,
     /// About how many events go into one transaction of the target: a Holdfast batch is never split.
     pub batch_events_max: usize,
+    /// What becomes of a transaction with a row that the table refuses.
+    pub refused: Refused,
     /// How long to wait before a target that failed is tried again.
     pub backoff: Backoff,
 }
@@ -86,7 +105,7 @@ impl MirrorOptions {
     /// A mirror of this name in the database of this address, without TLS.
     pub fn new(name: impl Into<String>, address: impl Into<String>) -> Self {
         let target = Database::new(address);
-        Self { name: name.into(), target, batch_events_max: 1000, backoff: Backoff::default() }
+        Self { name: name.into(), target, batch_events_max: 1000, refused: Refused::Stop, backoff: Backoff::default() }
     }
 
     /// By TLS, and never without.
@@ -106,6 +125,10 @@ pub struct MirrorStats {
     pub events: u64,
     /// The position up to which the target has everything.
     pub position: Position,
+    /// Transactions that were set aside, and entries of the copy that it began with.
+    pub set_aside: u64,
+    /// Why the last of those was.
+    pub refusal: Option<String>,
     /// Times that the target failed, and was or will be tried again.
     pub failures: u64,
     /// Why it failed last, if it has not worked since.
@@ -165,10 +188,10 @@ impl Mirror {
     /// An entry that is evicted to make room stays in the table; one that is taken, cleared or expires goes.
     ///
     /// # Errors
-    /// `Invalid` when the type is volatile or has no history, or has a routing and the mapping does not say that its ids are unique, the mirror has no name, the target is not understood, or a certificate cannot be used;
+    /// `Invalid` when the type is volatile or has no history, or has a routing and the mapping does not say that its ids are unique, or evicts entries while what is refused is to be set aside, the mirror has no name, the target is not understood, or a certificate cannot be used;
     /// `Unavailable` when there is no thread.
     pub fn start(entries: &Entries, mapping: Arc<dyn Mapping>, options: MirrorOptions) -> Result<Self> {
-        check(&entries.definition(), &*mapping)?;
+        check(&entries.definition(), &*mapping, options.refused)?;
         if options.name.is_empty() {
             let text = "a mirror needs a name of its own, by which its database knows how far it has come";
             return Err(Error::new(ErrorKind::Invalid, text));
@@ -287,7 +310,7 @@ fn stopped() -> Error {
     Error::new(ErrorKind::Closed, "the mirror beside it was stopped")
 }
 
-fn check(definition: &Definition, mapping: &dyn Mapping) -> Result<()> {
+fn check(definition: &Definition, mapping: &dyn Mapping, refused: Refused) -> Result<()> {
     let name = &definition.name;
     if definition.storage == Storage::Volatile {
         let text = format!("the type {name} is volatile, and so has no bookmarks: mirror a durable one");
@@ -295,6 +318,12 @@ fn check(definition: &Definition, mapping: &dyn Mapping) -> Result<()> {
     }
     if !definition.history {
         let text = format!("the type {name} has no history: declare it with history to mirror it");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if refused == Refused::SetAside && definition.at_limit == AtLimit::Evict {
+        let text = format!(
+            "entries of the type {name} are evicted, and would be lost where what the table refuses is set aside: have the mirror stop at it"
+        );
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     if let Some(path) = definition.routed_by().filter(|_| !mapping.has_unique_ids()) {
@@ -328,10 +357,22 @@ mod tests {
     fn a_type_with_a_routing_is_mirrored_when_its_ids_are_said_to_be_unique() {
         let plain = Definition { history: true, ..Definition::new("shop", "order") };
         let mapping = DocumentTable::of(&plain, IdKind::Integer);
-        check(&plain, &mapping).unwrap();
+        check(&plain, &mapping, Refused::Stop).unwrap();
         let routed = Definition { routing: Some(Path::parse("city").unwrap()), ..plain };
-        let error = check(&routed, &mapping).unwrap_err();
+        let error = check(&routed, &mapping, Refused::Stop).unwrap_err();
         assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("city"), "{error}");
-        check(&routed, &mapping.with_unique_ids()).unwrap();
+        check(&routed, &mapping.with_unique_ids(), Refused::Stop).unwrap();
+    }
+
+    /// The row that is older than the entry would come back in its place.
+    #[test]
+    fn of_a_type_that_evicts_nothing_is_set_aside() {
+        let evicts = Definition { history: true, at_limit: AtLimit::Evict, ..Definition::new("shop", "order") };
+        let mapping = DocumentTable::of(&evicts, IdKind::Integer);
+        check(&evicts, &mapping, Refused::Stop).unwrap();
+        let error = check(&evicts, &mapping, Refused::SetAside).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("order are evicted"), "{error}");
+        let refuses = Definition { at_limit: AtLimit::Refuse, ..evicts };
+        check(&refuses, &mapping, Refused::SetAside).unwrap();
     }
 }

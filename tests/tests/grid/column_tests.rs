@@ -18,20 +18,20 @@ use super::server_tests::{document_of, is_said, metric};
 const DECLARE: &str = "SPACE.DECLARE shop order HISTORY";
 
 /// One of either, with settings that change how it writes values.
-enum Database {
+pub(crate) enum Database {
     Postgres(Postgres),
     MariaDb(MariaDb),
 }
 
 impl Database {
-    fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         let mut postgres = Postgres::start(0);
         let settings = ["timezone=Asia/Kolkata", "datestyle=German", "bytea_output=escape", "extra_float_digits=0"];
         postgres.restart_with(settings.map(str::to_owned).to_vec());
         Self::Postgres(postgres)
     }
 
-    fn mariadb() -> Self {
+    pub(crate) fn mariadb() -> Self {
         let mut mariadb = MariaDb::start();
         mariadb.restart_with(["--skip-networking", "--default-time-zone=+05:30"].map(str::to_owned).to_vec());
         let this = Self::MariaDb(mariadb);
@@ -39,21 +39,25 @@ impl Database {
         this
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn is_mariadb(&self) -> bool {
+        matches!(self, Self::MariaDb(_))
+    }
+
+    pub(crate) fn address(&self) -> String {
         match self {
             Self::Postgres(postgres) => postgres.connection(),
             Self::MariaDb(mariadb) => format!("mysql://root@localhost/shop?socket={}", mariadb.socket().display()),
         }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         match self {
             Self::Postgres(postgres) => postgres.kill(),
             Self::MariaDb(mariadb) => mariadb.kill(),
         }
     }
 
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         match self {
             Self::Postgres(postgres) => postgres.run(0),
             Self::MariaDb(mariadb) => mariadb.run(),
@@ -61,7 +65,7 @@ impl Database {
     }
 
     /// The rows of the answer, NULL as `NULL`. Names in the statement are in double quotes.
-    fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+    pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         self.ask_in("shop", sql)
     }
 

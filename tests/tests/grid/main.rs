@@ -1,6 +1,7 @@
 //! Mirrors and loaders, in this process and in a server's, with a real PostgreSQL and a real MariaDB, which are killed meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod aside_tests;
 mod bookmark_tests;
 #[path = "../transactions/certificates.rs"]
 mod certificates;

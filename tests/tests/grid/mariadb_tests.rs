@@ -14,7 +14,7 @@ use super::databases::MariaDb;
 use super::scene::{LONG, entries, open, order, quick};
 
 /// A table that notes every row that is put or removed.
-const SCHEMA: &[&str] = &[
+pub(crate) const SCHEMA: &[&str] = &[
     "CREATE TABLE `order` (id bigint PRIMARY KEY, document json NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE applied (number bigint AUTO_INCREMENT PRIMARY KEY, id bigint, total bigint) ENGINE=InnoDB",
     "CREATE TRIGGER note_new AFTER INSERT ON `order` FOR EACH ROW \

@@ -195,7 +195,7 @@ fn with_the_database_down_nothing_is_changed_and_the_caller_is_told() {
 }
 
 /// Writes to other keys, and lets go of as much of the journal as nobody holds.
-fn compact_past(store: &Store) {
+pub(crate) fn compact_past(store: &Store) {
     let plain = PutOptions { compression: Some(Compression::None), ..PutOptions::default() };
     for _ in 0..10 {
         for _ in 0..50 {

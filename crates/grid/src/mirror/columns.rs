@@ -54,7 +54,7 @@ impl FieldColumn {
 /// What becomes of fields that no column has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// An entry that has one is refused: the mirror stands still.
+    /// An entry that has one is refused: the mirror stands still, or sets it aside.
     #[default]
     Refused,
     /// They are not in the table, and an entry that comes back from there has them no more.

@@ -1,6 +1,6 @@
 //! How a mirror follows: what it has heard and not applied yet, and what it does when something fails.
 //!
-//! May use: `target`, `through`. Must not know: SQL.
+//! May use: `target`, `through`, `aside`. Must not know: SQL.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,7 +10,8 @@ use holdfast::space::{AtLimit, Bookmark, Document, Listen, Listener, Notice, Rea
 use holdfast::{Durability, Error, ErrorKind, Position, Result};
 
 use super::Shared;
-use super::target::{Stands, Step, Target};
+use super::aside::{self, Aside, Change, Checks};
+use super::target::{Failure, Stands, Step, Target};
 
 /// Entries copied at once when a mirror begins.
 const COPY_ENTRIES: usize = 500;
@@ -30,6 +31,8 @@ pub(super) struct Follower {
     pub(super) pending: Vec<Notice>,
     /// Heard already, of the batch behind those.
     pub(super) next: Option<Notice>,
+    /// What of that is set aside, if the target has committed it.
+    pub(super) aside: Aside,
     /// Hearing has failed: of what is pending the rest of a batch may be lost.
     is_torn: bool,
 }
@@ -38,7 +41,7 @@ impl Follower {
     fn new(mut listener: Listener, at: Bookmark) -> Self {
         // What is pending is nowhere else than in memory until the target has it.
         listener.keep_from(at);
-        Self { listener, at, pending: Vec::new(), next: None, is_torn: false }
+        Self { listener, at, pending: Vec::new(), next: None, aside: Aside::default(), is_torn: false }
     }
 
     /// The next that there is.
@@ -148,6 +151,9 @@ impl Shared {
         let mut target = self.address.connect().await?;
         let name = &self.options.name;
         target.make_tables(name, &self.follows(), self.mapping.table()).await?;
+        if self.sets_aside() {
+            target.make_refused().await?;
+        }
         let ended = self.follow_in(&mut target, kept).await;
         if let Err(End::Over(error)) = &ended
             && error.kind() != ErrorKind::Closed
@@ -244,23 +250,38 @@ impl Shared {
         let evicts = self.entries.definition().at_limit == AtLimit::Evict;
         let listener = self.listen(evicts.then_some(Bookmark::START)).map_err(End::Over)?;
         let at = listener.bookmark();
+        let mut copied = self.copy(target, at, Checks::AtEnd).await;
+        if let Err(Failure::Row(_)) = &copied
+            && self.sets_aside()
+        {
+            // It was checked at the end, which says of no entry that it is this one.
+            target.run("ROLLBACK").await?;
+            copied = self.copy(target, at, Checks::Each).await;
+        }
+        copied.map_err(Error::from)?;
+        Ok(Follower::new(listener, at))
+    }
+
+    async fn copy(&self, target: &mut Target, at: Bookmark, checks: Checks) -> std::result::Result<(), Failure> {
         target.run("BEGIN").await?;
         let mut all = self.entries.iterate(&Wanted::all())?;
+        let (mut copied, mut aside) = (0, Aside::default());
         loop {
             let entries = all.next(COPY_ENTRIES)?;
             if entries.is_empty() {
                 break;
             }
-            let steps = entries.iter().map(|entry| self.put(&entry.document)).collect::<Result<Vec<_>>>()?;
-            target.apply(self.mapping.table(), &steps).await.map_err(Error::from)?;
+            let parts = self.parts_of_copy(at, copied, &entries)?;
+            aside.and(self.apply_parts(target, &parts, checks).await?);
+            copied += entries.len();
         }
         target.set_bookmark(&self.options.name, &at.to_string(), &self.follows()).await?;
         // What was copied may be newer than the bookmark.
         let newest = self.entries.store().watermarks().appended.get().saturating_sub(1);
         self.settle(Position::new(newest)).await?;
-        target.run("COMMIT").await?;
-        self.passed(at.position(), 0);
-        Ok(Follower::new(listener, at))
+        target.commit().await?;
+        self.passed(at.position(), 0, aside);
+        Ok(())
     }
 
     /// Goes on from where the target stands: with what was pending, behind it if it was applied after all, or anew.
@@ -332,18 +353,41 @@ impl Shared {
     async fn apply(&self, target: &mut Target, follower: &mut Follower) -> Result<()> {
         let last = follower.pending.last().map(|notice| notice.bookmark);
         let Some(to) = last.or_else(|| follower.passed_by()) else { return Ok(()) };
+        follower.aside = Aside::default();
+        match self.apply_at_once(target, follower, to).await {
+            Err(Failure::Row(_)) if self.sets_aside() => self.apply_in_parts(target, follower, to).await?,
+            applied => applied?,
+        }
+        self.applied(follower, to);
+        Ok(())
+    }
+
+    async fn apply_at_once(
+        &self,
+        target: &mut Target,
+        follower: &Follower,
+        to: Bookmark,
+    ) -> std::result::Result<(), Failure> {
         let mut steps = Vec::new();
         for notice in &follower.pending {
-            steps.extend(self.step(notice)?);
+            steps.extend(self.step(notice).map_err(aside::of_mapping)?);
         }
         self.settle(to.position()).await?;
         target.run("BEGIN").await?;
         // First, because it locks: another mirror of this name waits here, and then finds that it is too late.
         target.move_bookmark(&self.options.name, &follower.at.to_string(), &to.to_string()).await?;
         target.apply(self.mapping.table(), &steps).await?;
-        target.run("COMMIT").await?;
-        self.applied(follower, to);
-        Ok(())
+        target.commit().await
+    }
+
+    /// Applies what is not refused, and sets aside the rest.
+    async fn apply_in_parts(&self, target: &mut Target, follower: &mut Follower, to: Bookmark) -> Result<()> {
+        target.run("ROLLBACK").await?;
+        target.run("BEGIN").await?;
+        target.move_bookmark(&self.options.name, &follower.at.to_string(), &to.to_string()).await?;
+        let parts = self.parts_of(batches(&follower.pending))?;
+        follower.aside = self.apply_parts(target, &parts, Checks::Each).await?;
+        Ok(target.commit().await?)
     }
 
     /// Waits until the journal has everything up to there on stable storage, whatever durability it was acknowledged at. What a power cut took from the
@@ -356,15 +400,17 @@ impl Shared {
 
     /// The target has what was pending.
     pub(super) fn applied(&self, follower: &mut Follower, to: Bookmark) {
-        self.passed(to.position(), follower.pending.len());
+        self.passed(to.position(), follower.pending.len(), std::mem::take(&mut follower.aside));
         follower.move_to(to);
     }
 
-    fn passed(&self, position: Position, events: usize) {
+    fn passed(&self, position: Position, events: usize, aside: Aside) {
         let mut state = self.state();
         state.stats.position = position;
         state.stats.events += events as u64;
         state.stats.transactions += 1;
+        state.stats.set_aside += aside.positions.len() as u64;
+        state.stats.refusal = aside.reason.or(state.stats.refusal.take());
         drop(state);
         self.loaded().retain(|loaded| *loaded > position);
     }
@@ -379,13 +425,15 @@ impl Shared {
 
     /// What an event does to the table.
     pub(super) fn step(&self, notice: &Notice) -> Result<Option<Step>> {
+        self.change_of(notice).map_or(Ok(None), |(before, after)| self.step_to(before, after))
+    }
+
+    /// What an event is for the table, if it is anything.
+    pub(super) fn change_of<'a>(&self, notice: &'a Notice) -> Option<Change<'a>> {
         let is_loaded = self.loaded().contains(&notice.bookmark.position());
-        match (notice.removed, &notice.after, &notice.before) {
-            _ if is_loaded => Ok(None),
-            // It went from memory, not from the world.
-            (Some(Reason::Evicted), ..) => Ok(None),
-            (_, after, before) => self.step_to(before.as_ref(), after.as_ref()),
-        }
+        // What is evicted went from memory, not from the world.
+        let is_of_table = !is_loaded && notice.removed != Some(Reason::Evicted);
+        is_of_table.then_some((notice.before.as_ref(), notice.after.as_ref()))
     }
 
     /// What a change of an entry does to the table.
@@ -396,6 +444,11 @@ impl Shared {
             (None, None) => Ok(None),
         }
     }
+}
+
+/// The events of each Holdfast batch.
+pub(super) fn batches(notices: &[Notice]) -> impl Iterator<Item = &[Notice]> {
+    notices.chunk_by(|one, next| one.bookmark.position() == next.bookmark.position())
 }
 
 /// Ready when there may be an event.

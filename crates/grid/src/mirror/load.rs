@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use super::table::{Mapping, Table};
 use super::target::{Address, Row, Target};
-use super::{Database, Mirror, Shared, stopped, target};
+use super::{Database, Mirror, Refused, Shared, stopped, target};
 
 /// How often a batch is tried when others write the same entries meanwhile.
 const LOAD_TRIES_MAX: u32 = 100;
@@ -124,9 +124,16 @@ impl Loader {
     /// A loader from the table that this mirror follows in.
     ///
     /// # Errors
-    /// `Unavailable` when the machine gives no more.
+    /// `Invalid` when the mirror sets aside what is refused; `Unavailable` when the machine gives no more.
     pub fn beside(store: &Store, mirror: &Mirror) -> Result<Self> {
         let shared = &mirror.shared;
+        if shared.options.refused == Refused::SetAside {
+            let text = format!(
+                "the mirror {} sets aside what its table refuses, so that rows there may be older than their entries: nothing is loaded from such a table",
+                shared.options.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let this = Self::of(store, &shared.entries, Arc::clone(&shared.mapping), shared.address.clone())?;
         Ok(Self { mirror: Some(Arc::clone(shared)), ..this })
     }

@@ -53,13 +53,13 @@ pub trait Mapping: Send + Sync {
     /// The key of the row for an entry with this id.
     ///
     /// # Errors
-    /// `Invalid` when the table cannot have it: the mirror stands still until it can.
+    /// `Invalid` when the table cannot have it: the mirror stands still until it can, or sets it aside.
     fn key(&self, id: ValueRef<'_>) -> Result<String>;
 
     /// The values of the other columns, in their order.
     ///
     /// # Errors
-    /// `Invalid` when the table cannot have them: the mirror stands still until it can.
+    /// `Invalid` when the table cannot have them: the mirror stands still until it can, or sets it aside.
     fn row(&self, document: &Document) -> Result<Vec<Option<String>>>;
 
     /// The document of a row: the key, and the values of the other columns.

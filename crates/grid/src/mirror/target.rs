@@ -1,7 +1,8 @@
 //! The target: a database, a connection to it, and what mirrors and loaders ask of it.
 //!
 //! Mirrors make the table `holdfast_mirror`: the name of a mirror, its bookmark in its text form, when it moved last, what the mirror follows
-//! in which table, and why it has ended, if it has.
+//! in which table, and why it has ended, if it has. Those that set aside what is refused make `holdfast_refused` as well: the mirror, the bookmark behind the
+//! Holdfast batch, a number within that from 1, the row's key, the document as JSON or NULL where the entry went, why, and when.
 //! A transaction of the target is begun and ended by its own words; a connection that is dropped before has changed nothing.
 //!
 //! May use: `table`, `tm` for connections. Must not know: listeners.
@@ -49,9 +50,29 @@ pub(super) struct Stands {
     pub(super) ended: Option<String>,
 }
 
+/// A row that was set aside, as `holdfast_refused` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RefusedRow {
+    /// Behind the batch in which it was.
+    pub(super) bookmark: String,
+    /// Within that batch, from 1.
+    pub(super) number: i64,
+    pub(super) key: String,
+    /// As JSON; `None` where the entry went.
+    pub(super) document: Option<String>,
+    pub(super) reason: String,
+}
+
+/// Rows of `holdfast_refused` that are written at once.
+const REFUSED_ROWS: usize = 500;
+/// Bytes of documents that are written there at once, about.
+const REFUSED_BYTES: usize = 4 << 20;
+
 /// Why something was not done.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// A row is not let in for what is in it, and will not be when it comes again: the transaction goes on, from its last savepoint, unless this ended it.
+    Row(Error),
     /// The statement alone failed: the transaction goes on, from its last savepoint.
     Refused(Error),
     /// The connection, or the transaction as a whole.
@@ -61,8 +82,14 @@ pub(super) enum Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused(error) | Failure::Down(error) => error,
+            Failure::Row(error) | Failure::Refused(error) | Failure::Down(error) => error,
         }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Down(error)
     }
 }
 
@@ -204,6 +231,33 @@ impl Target {
         if moved == 1 { Ok(()) } else { Err(moved_by_another(name)) }
     }
 
+    /// Makes the table of what is set aside, if it is not there.
+    pub(super) async fn make_refused(&mut self) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::make_refused(client).await,
+            Self::MariaDb(connection) => mariadb::make_refused(connection).await,
+        }
+    }
+
+    /// Writes down what is set aside.
+    pub(super) async fn set_aside(&mut self, name: &str, rows: &[RefusedRow]) -> Result<()> {
+        for some in refused_parts(rows) {
+            match self {
+                Self::Postgres(client) => postgres::set_aside(client, name, some).await?,
+                Self::MariaDb(connection) => mariadb::set_aside(connection, name, some).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction, and has checked what waited for that.
+    pub(super) async fn commit(&mut self) -> std::result::Result<(), Failure> {
+        match self {
+            Self::Postgres(client) => postgres::commit(client).await,
+            Self::MariaDb(connection) => Ok(mariadb::run(connection, "COMMIT").await?),
+        }
+    }
+
     /// Takes the steps, in their order, as few statements.
     pub(super) async fn apply(&mut self, table: &Table, steps: &[Step]) -> std::result::Result<(), Failure> {
         for run in runs(steps) {
@@ -266,6 +320,23 @@ fn runs(mut steps: &[Step]) -> Vec<&[Step]> {
     runs
 }
 
+/// Rows of which each part is written at once.
+fn refused_parts(mut rows: &[RefusedRow]) -> Vec<&[RefusedRow]> {
+    let mut parts = Vec::new();
+    while !rows.is_empty() {
+        let mut bytes = 0;
+        let fits = |row: &&RefusedRow| {
+            bytes += row.key.len() + row.document.as_ref().map_or(0, String::len) + row.reason.len();
+            bytes <= REFUSED_BYTES
+        };
+        let count = rows.iter().take(REFUSED_ROWS).take_while(fits).count().max(1);
+        let (part, rest) = rows.split_at(count);
+        parts.push(part);
+        rows = rest;
+    }
+    parts
+}
+
 /// The document of a row.
 pub(super) fn document(mapping: &dyn Mapping, row: &Row) -> Result<Document> {
     let mut values = row.iter().map(Option::as_deref);
@@ -287,6 +358,21 @@ mod tests {
         let lengths: Vec<usize> = runs(&steps).iter().map(|run| run.len()).collect();
         assert_eq!(lengths, [2, 1, 2, 1]);
         assert!(runs(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_set_aside_is_written_in_parts() {
+        let row = |bytes: usize| RefusedRow {
+            bookmark: "1.0".to_owned(),
+            number: 1,
+            key: "7".to_owned(),
+            document: Some("x".repeat(bytes)),
+            reason: String::new(),
+        };
+        let lengths = |rows: &[RefusedRow]| refused_parts(rows).iter().map(|part| part.len()).collect::<Vec<_>>();
+        assert_eq!(lengths(&vec![row(1); 1200]), [500, 500, 200]);
+        assert_eq!(lengths(&[row(3 << 20), row(3 << 20), row(9 << 20), row(1)]), [1, 1, 1, 1]);
+        assert!(lengths(&[]).is_empty());
     }
 
     #[test]

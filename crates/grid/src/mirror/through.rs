@@ -9,7 +9,9 @@
 //! What the space made of a transaction, and what others did meanwhile, is heard as ever and compared with what the table took. Should it
 //! differ, the table takes what was heard instead.
 //!
-//! May use: `target`, `follow`. Must not know: SQL beyond savepoints.
+//! What the caller wrote is refused to the caller. What others wrote behind, and comes into the table with it, is set aside if the mirror sets aside.
+//!
+//! May use: `target`, `follow`, `aside`. Must not know: SQL beyond savepoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +20,8 @@ use std::time::{Duration, Instant};
 use holdfast::space::{NotThrough, WriteThrough};
 use holdfast::{Committed, Durability, Error, ErrorKind, Position, Result, Transaction};
 
-use super::follow::Follower;
+use super::aside::{Aside, Checks};
+use super::follow::{Follower, batches};
 use super::target::{self, Failure, Step, Target};
 use super::{Mirror, Shared};
 
@@ -297,7 +300,7 @@ impl Shared {
             target.run("SAVEPOINT holdfast_one").await?;
             let committed = match target.apply_checked(table, &request.steps).await {
                 Ok(()) => request.commit(),
-                Err(Failure::Refused(error)) => {
+                Err(Failure::Row(error) | Failure::Refused(error)) => {
                     request.fail(&error);
                     None
                 }
@@ -319,23 +322,27 @@ impl Shared {
             let text = "what was written through was not heard";
             return Err(Error::new(ErrorKind::Internal, text));
         };
-        let (mut all, mut own, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for notice in &follower.pending {
-            let Some(step) = self.step(notice)? else { continue };
-            let whose = if positions.contains(&notice.bookmark.position()) { &mut own } else { &mut others };
-            whose.push(step.clone());
-            all.push(step);
-        }
+        let all = self.parts_of(batches(&follower.pending))?;
+        let own = all.only(|position| positions.contains(&position));
+        let others = all.only(|position| !positions.contains(&position));
         let has = by_key(&taken);
-        if by_key(&own) == has && others.iter().all(|step| !has.contains_key(step.key())) {
-            target.apply(table, &others).await?;
+        follower.aside = Aside::default();
+        let aside = if by_key(own.steps()) == has && others.steps().iter().all(|step| !has.contains_key(step.key())) {
+            self.apply_parts(target, &others, Checks::Each).await?
         } else {
             target.run("ROLLBACK TO SAVEPOINT holdfast_all").await?;
-            target.apply(table, &all).await?;
+            self.apply_parts(target, &all, Checks::Each).await?
+        };
+        if aside.positions.iter().any(|position| positions.contains(position)) {
+            // Its caller is told that the table does not have it; then it is what any event is.
+            let why = aside.reason.unwrap_or_default();
+            let text = format!("the table does not take it behind what others wrote before: {why}");
+            return Err(Error::new(ErrorKind::Unavailable, text));
         }
+        follower.aside = aside;
         target.move_bookmark(name, &follower.at.to_string(), &to.to_string()).await?;
         self.settle(to.position()).await?;
-        target.run("COMMIT").await?;
+        target.commit().await?;
         self.applied(follower, to);
         Ok(())
     }

@@ -11,7 +11,7 @@ use holdfast::{Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Value};
 
-use super::{Failure, READ_ROWS, Row, Stands, Step};
+use super::{Failure, READ_ROWS, RefusedRow, Row, Stands, Step};
 use crate::mirror::hex;
 use crate::mirror::table::{Column, Table, has_bytes};
 
@@ -52,11 +52,25 @@ fn failure(error: &mysql_async::Error) -> Failure {
     if matches!(server.code, 1213 | 1205 | 1613 | 1614 | 1053 | 1317 | 1927) {
         return Failure::Down(down(error));
     }
-    // Truncated data, a column without a default, a wrong value, wrong JSON: their SQLSTATEs say nothing of the row.
-    let is_of_row = matches!(server.code, 1265 | 1364 | 1366 | 1525 | 4038);
-    let is_refused = is_of_row || matches!(server.state.get(..2), Some("22" | "23" | "42" | "44" | "45"));
-    let kind = if is_refused { ErrorKind::Invalid } else { ErrorKind::Unavailable };
-    Failure::Refused(Error::new(kind, format!("MariaDB: {}", server.message)))
+    let error = |kind| Error::new(kind, format!("MariaDB: {}", server.message));
+    if is_of_row(server.code, &server.state) {
+        return Failure::Row(error(ErrorKind::Invalid));
+    }
+    // Tables, rights, and a column without a default, whose SQLSTATE says nothing: another row would do no better.
+    let is_invalid = server.state.starts_with("42") || server.code == 1364;
+    Failure::Refused(error(if is_invalid { ErrorKind::Invalid } else { ErrorKind::Unavailable }))
+}
+
+/// Whether this error is of what is in a row, so that the row will be refused again: data, integrity, the check of a view, and what a trigger signals without a state of
+/// its own.
+fn is_of_row(code: u16, state: &str) -> bool {
+    match code {
+        // Truncated data, wrong values, constraints, broken or deep JSON, a row that is too large: their SQLSTATEs say nothing of the row.
+        1118 | 1265 | 1366 | 1411 | 1525 | 3140 | 3819 | 4025 | 4035..=4040 => true,
+        // A name that is of two columns, which has the state of integrity.
+        1052 => false,
+        _ => matches!(state.get(..2), Some("22" | "23" | "44")) || state == "45000",
+    }
 }
 
 fn quoted(name: &str) -> String {
@@ -85,7 +99,7 @@ fn value(column: &Column, text: &str) -> std::result::Result<Value, Failure> {
     }
     hex::decode(text).map(Value::Bytes).ok_or_else(|| {
         let text = format!("the bytes for the column {} are no hexadecimal digits", column.name);
-        Failure::Refused(Error::new(ErrorKind::Invalid, text))
+        Failure::Row(Error::new(ErrorKind::Invalid, text))
     })
 }
 
@@ -141,6 +155,28 @@ async fn engine_of(connection: &mut Conn, table: &Table) -> Result<Option<Option
     let asked = "SELECT ENGINE FROM information_schema.TABLES \
                  WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?";
     connection.exec_first(asked, (schema, name)).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn make_refused(connection: &mut Conn) -> Result<()> {
+    // A mirror that began anew may come to a bookmark a second time, so that is no key.
+    let sql = "CREATE TABLE IF NOT EXISTS holdfast_refused (id bigint AUTO_INCREMENT PRIMARY KEY, \
+               mirror varchar(255) COLLATE utf8mb4_bin NOT NULL, bookmark varchar(64) NOT NULL, number bigint NOT NULL, \
+               row_key longtext COLLATE utf8mb4_bin NOT NULL, document longtext, reason longtext NOT NULL, \
+               refused_at timestamp(6) NOT NULL DEFAULT current_timestamp(6)) CHARACTER SET utf8mb4 ENGINE=InnoDB";
+    run(connection, sql).await
+}
+
+pub(super) async fn set_aside(connection: &mut Conn, name: &str, rows: &[RefusedRow]) -> Result<()> {
+    let places = vec!["(?, ?, ?, ?, ?, ?)"; rows.len()].join(", ");
+    let sql =
+        format!("INSERT INTO holdfast_refused (mirror, bookmark, number, row_key, document, reason) VALUES {places}");
+    let values = rows.iter().flat_map(|row| {
+        let RefusedRow { bookmark, number, key, document, reason } = row;
+        let document = document.as_deref().map_or(Value::NULL, Value::from);
+        [name.into(), bookmark.as_str().into(), (*number).into(), key.as_str().into(), document, reason.as_str().into()]
+    });
+    let values: Vec<Value> = values.collect();
+    connection.exec_drop(sql, Params::Positional(values)).await.map_err(|error| down(&error))
 }
 
 pub(super) async fn stands(connection: &mut Conn, name: &str) -> Result<Option<Stands>> {
@@ -327,11 +363,64 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_told_apart_from_the_database_by_number_and_sqlstate() {
+        let server = |code: u16, state: &str| {
+            let message = "what it said".to_owned();
+            failure(&mysql_async::Error::Server(mysql_async::ServerError { code, message, state: state.to_owned() }))
+        };
+        for (code, state) in [
+            (1048, "23000"), // NOT NULL
+            (1062, "23000"), // UNIQUE
+            (1118, "42000"), // a row that is too large
+            (1264, "22003"),
+            (1265, "01000"),
+            (1292, "22007"),
+            (1366, "22007"),
+            (1366, "HY000"),
+            (1369, "44000"), // the check of a view
+            (1406, "22001"),
+            (1451, "23000"), // foreign keys
+            (1452, "23000"),
+            (1525, "HY000"),
+            (1644, "45000"), // SIGNAL
+            (3140, "22032"),
+            (3819, "HY000"),
+            (4025, "23000"), // CHECK
+            (4038, "HY000"),
+            (4040, "HY000"),
+        ] {
+            assert!(matches!(server(code, state), Failure::Row(error) if error.kind() == ErrorKind::Invalid), "{code}");
+        }
+        for (code, state) in [
+            (1021, "HY000"), // a full disk
+            (1044, "42000"), // rights
+            (1052, "23000"),
+            (1054, "42S22"), // no such column
+            (1114, "HY000"), // a full table
+            (1136, "21S01"),
+            (1142, "42000"),
+            (1146, "42S02"), // no such table
+            (1290, "HY000"), // read-only
+            (1364, "HY000"),
+            (1526, "HY000"), // no partition
+            (1644, "55000"), // a state of one's own
+            (1969, "70100"), // a statement that took too long
+        ] {
+            assert!(matches!(server(code, state), Failure::Refused(_)), "{code}");
+        }
+        for (code, state) in [(1053, "08S01"), (1205, "HY000"), (1213, "40001"), (1317, "70100"), (1927, "70100")] {
+            assert!(matches!(server(code, state), Failure::Down(_)), "{code}");
+        }
+        let lost = mysql_async::Error::Driver(mysql_async::DriverError::ConnectionClosed);
+        assert!(matches!(failure(&lost), Failure::Down(_)));
+    }
+
+    #[test]
     fn bytes_travel_as_hexadecimal_digits() {
         let column = |sql_type: &str| Column { name: "scan".to_owned(), sql_type: sql_type.to_owned() };
         for binary in ["longblob", "BLOB", "varbinary(16)", "binary (2) NOT NULL"] {
             assert_eq!(value(&column(binary), "00fF").unwrap(), Value::Bytes(vec![0, 255]), "{binary}");
-            assert!(matches!(value(&column(binary), "x"), Err(Failure::Refused(_))), "{binary}");
+            assert!(matches!(value(&column(binary), "x"), Err(Failure::Row(_))), "{binary}");
         }
         for text in ["longtext", "varchar(9) COLLATE utf8mb4_bin", "varchar(9) CHARACTER SET binary"] {
             assert_eq!(value(&column(text), "00").unwrap(), Value::Bytes(b"00".to_vec()), "{text}");

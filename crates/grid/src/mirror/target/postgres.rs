@@ -10,7 +10,7 @@ use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config};
 
-use super::{Failure, READ_ROWS, Row, Stands, Step};
+use super::{Failure, READ_ROWS, RefusedRow, Row, Stands, Step};
 use crate::mirror::table::Table;
 
 /// Understands the text; with TLS if it is by that.
@@ -53,11 +53,20 @@ fn failure(error: &tokio_postgres::Error) -> Failure {
     let is_error = |error: &&DbError| error.parsed_severity() == Some(Severity::Error);
     let Some(answer) = error.as_db_error().filter(is_error) else { return Failure::Down(down(error)) };
     // Data, integrity and what triggers say speak of the row; the rest of the database as it is now.
-    let kind = match answer.code().code().get(..2) {
+    let code = answer.code().code();
+    let kind = match code.get(..2) {
         Some("22" | "23" | "42" | "44" | "P0") => ErrorKind::Invalid,
+        _ if is_of_row(code) => ErrorKind::Invalid,
         _ => ErrorKind::Unavailable,
     };
-    Failure::Refused(Error::new(kind, format!("PostgreSQL: {}", said(error))))
+    let error = Error::new(kind, format!("PostgreSQL: {}", said(error)));
+    if is_of_row(code) { Failure::Row(error) } else { Failure::Refused(error) }
+}
+
+/// Whether this SQLSTATE is of what is in a row, so that the row will be refused again: data, integrity, the check of a view, an exception that a trigger raises without a
+/// state of its own, and what is too large for an index or too deep for the parser. Of tables, rights, locks and the server itself it is not.
+fn is_of_row(code: &str) -> bool {
+    matches!(code.get(..2), Some("22" | "23" | "44")) || matches!(code, "P0001" | "54000" | "54001")
 }
 
 fn quoted(name: &str) -> String {
@@ -114,6 +123,30 @@ pub(super) async fn make_tables(client: &Client, name: &str, follows: &str, tabl
     let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
     let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
     run(client, &format!("CREATE TABLE IF NOT EXISTS {rows} ({key} {key_type} PRIMARY KEY{columns})")).await
+}
+
+pub(super) async fn make_refused(client: &Client) -> Result<()> {
+    // A mirror that began anew may come to a bookmark a second time, so that is no key.
+    let sql = "CREATE TABLE IF NOT EXISTS holdfast_refused (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
+               mirror text NOT NULL, bookmark text NOT NULL, number bigint NOT NULL, row_key text NOT NULL, \
+               document text, reason text NOT NULL, refused_at timestamptz NOT NULL DEFAULT now())";
+    run(client, sql).await
+}
+
+pub(super) async fn set_aside(client: &Client, name: &str, rows: &[RefusedRow]) -> Result<()> {
+    let sql = "INSERT INTO holdfast_refused (mirror, bookmark, number, row_key, document, reason) \
+               SELECT $1, r.* FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[]) AS r";
+    let bookmarks: Vec<&str> = rows.iter().map(|row| row.bookmark.as_str()).collect();
+    let numbers: Vec<i64> = rows.iter().map(|row| row.number).collect();
+    let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
+    let documents: Vec<Option<&str>> = rows.iter().map(|row| row.document.as_deref()).collect();
+    let reasons: Vec<&str> = rows.iter().map(|row| row.reason.as_str()).collect();
+    let written = client.execute(sql, &[&name, &bookmarks, &numbers, &keys, &documents, &reasons]).await;
+    written.map(|_| ()).map_err(|error| down(&error))
+}
+
+pub(super) async fn commit(client: &Client) -> std::result::Result<(), Failure> {
+    client.batch_execute("COMMIT").await.map_err(|error| failure(&error))
 }
 
 pub(super) async fn stands(client: &Client, name: &str) -> Result<Option<Stands>> {
@@ -264,6 +297,24 @@ mod tests {
             ("shop.state", "shop.state"),
         ] {
             assert_eq!(cast(sql_type), wanted);
+        }
+    }
+
+    #[test]
+    fn rows_are_told_apart_from_the_database_by_the_sqlstate() {
+        // Too long, out of range, no UUID, NUL, NOT NULL, a foreign key, UNIQUE, CHECK, EXCLUDE, a view's check, RAISE, an index row, a stack.
+        for code in [
+            "22001", "22003", "22P02", "22021", "22P05", "23502", "23503", "23505", "23514", "23P01", "44000", "P0001",
+            "54000", "54001",
+        ] {
+            assert!(is_of_row(code), "{code}");
+        }
+        // Connections, features, transactions, rights, tables, columns, types, disks, memory, connections, columns, locks, shutdowns, files, faults.
+        for code in [
+            "08006", "0A000", "25006", "25P02", "28000", "40001", "40P01", "42501", "42P01", "42703", "42804", "53100",
+            "53200", "53300", "54011", "55P03", "57014", "57P01", "58030", "P0002", "P0004", "XX000", "", "2",
+        ] {
+            assert!(!is_of_row(code), "{code}");
         }
     }
 
