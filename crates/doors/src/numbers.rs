@@ -150,6 +150,8 @@ pub struct MirrorNumbers {
     pub transactions: u64,
     /// Events that they held.
     pub events: u64,
+    /// Transactions that were set aside because the target refused a row.
+    pub set_aside: u64,
     /// Times that the target failed, or the mirror ended, and was or will be tried again.
     pub failures: u64,
     /// Entries that were written from rows.

@@ -28,7 +28,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// So many different complaints are said once each.
 const SAID_MAX: usize = 8;
-/// Between the end of a mirror and its next beginning: longer each time.
+/// Between the end of a mirror and its next beginning, and between two words of what it sets aside: longer each time.
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 /// All mirrors of the server. Dropping it stops them.
@@ -64,12 +64,38 @@ struct State {
     is_up: bool,
     /// What was said that is wrong since then, so that it is said once.
     said: Vec<String>,
+    aside: Told,
+}
+
+/// What was said of what is set aside: not each, as there may be many.
+#[derive(Default)]
+struct Told {
+    /// Transactions.
+    count: u64,
+    times: u32,
+    /// When next, if there are more.
+    next: Option<Instant>,
+}
+
+impl Told {
+    /// How many are to be told of now.
+    fn due(&mut self, count: u64, now: Instant) -> Option<u64> {
+        if count <= self.count || self.next.is_some_and(|next| now < next) {
+            return None;
+        }
+        self.times = self.times.saturating_add(1);
+        self.next = Some(now + AGAIN.after(self.times));
+        let more = count - self.count;
+        self.count = count;
+        Some(more)
+    }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Totals {
     transactions: u64,
     events: u64,
+    set_aside: u64,
     failures: u64,
 }
 
@@ -78,6 +104,7 @@ impl Totals {
         Self {
             transactions: self.transactions + stats.transactions,
             events: self.events + stats.events,
+            set_aside: self.set_aside + stats.set_aside,
             failures: self.failures + stats.failures,
         }
     }
@@ -193,6 +220,7 @@ impl Watched {
             position: stats.position.get(),
             transactions: totals.transactions,
             events: totals.events,
+            set_aside: totals.set_aside,
             failures: totals.failures,
             loaded: state.loaded,
         }
@@ -228,7 +256,8 @@ impl Watched {
         let plan = &self.plan;
         let entries = self.store.space(&plan.space).entries(&plan.type_name)?;
         let mapping = mapping(plan, &entries.definition())?;
-        let options = MirrorOptions { target: plan.database.clone(), ..MirrorOptions::new(&plan.name, "") };
+        let (target, refused) = (plan.database.clone(), plan.refused);
+        let options = MirrorOptions { target, refused, ..MirrorOptions::new(&plan.name, "") };
         let mirror = Arc::new(Mirror::start(&entries, mapping, options)?);
         let loader = self.asks.is_some().then(|| Loader::beside(&self.store, &mirror)).transpose()?;
         let mut state = self.state();
@@ -247,6 +276,7 @@ impl Watched {
         loop {
             let mut pause = LOOK_INTERVAL;
             let stats = mirror.stats();
+            self.tell_of_aside(&stats);
             if let Some(why) = stats.ended {
                 return Some(why);
             }
@@ -350,6 +380,18 @@ impl Watched {
         });
     }
 
+    /// What it sets aside is no trouble of the mirror's, but somebody has to look at it.
+    fn tell_of_aside(&self, stats: &MirrorStats) {
+        let mut state = self.state();
+        let count = state.before.and(stats).set_aside;
+        let Some(more) = state.aside.due(count, Instant::now()) else { return };
+        drop(state);
+        let (name, why) = (&self.plan.name, stats.refusal.as_deref().unwrap_or_default());
+        tracing::warn!(
+            "mirror {name}: set aside into holdfast_refused, as its table refuses them: {more}; the last one: {why}"
+        );
+    }
+
     fn complain(&self, text: &str) {
         let mut state = self.state();
         state.is_up = false;
@@ -383,7 +425,7 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use grid::{ColumnKind, Columns, Database, FieldColumn, IdKind, Rest};
+    use grid::{ColumnKind, Columns, Database, FieldColumn, IdKind, Refused, Rest};
 
     use super::*;
 
@@ -402,6 +444,7 @@ mod tests {
             unique_ids: true,
             load: false,
             read_through: false,
+            refused: Refused::Stop,
         };
         for (columns, names) in [(None, ["id", "document"]), (Some(columns), ["number", "total"])] {
             for (address, json) in [("host=db", "jsonb"), ("mysql://db/shop", "json")] {
@@ -418,5 +461,17 @@ mod tests {
                 assert_eq!((mapping.table().name.as_str(), mapping.has_unique_ids()), ("order", false));
             }
         }
+    }
+
+    /// A stream of entries that are refused was a line of the log for each.
+    #[test]
+    fn what_is_set_aside_is_told_at_once_and_then_less_and_less_often() {
+        let (mut told, begin) = (Told::default(), Instant::now());
+        assert_eq!(told.due(0, begin), None);
+        assert_eq!(told.due(1, begin), Some(1));
+        assert_eq!(told.due(1, begin), None);
+        let lines: Vec<u64> =
+            (1..=3600).filter_map(|second| told.due(second, begin + Duration::from_secs(second))).collect();
+        assert!(lines.len() < 140 && lines.iter().sum::<u64>() > 3500, "{lines:?}");
     }
 }

@@ -17,6 +17,7 @@ use super::column_tests::Database;
 use super::databases::Postgres;
 use super::mariadb_tests;
 use super::scene::{LONG, SCHEMA, entries, open, open_with, order, quick};
+use super::server_tests::{self, is_said, metric};
 use super::through_tests::compact_past;
 
 const BOTH: [fn() -> Database; 2] = [Database::postgres, Database::mariadb];
@@ -648,4 +649,65 @@ fn nothing_is_set_aside_where_rows_come_back() {
     let pages = store.space("shop").declare(evicts).unwrap();
     let error = Mirror::start(&pages, mapping, options).err().unwrap();
     assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("are evicted"), "{error}");
+}
+
+#[test]
+fn a_server_sets_aside_and_tells_of_it_whoever_is_killed() {
+    let mut postgres = Postgres::start(0);
+    let look = |postgres: &Postgres| super::scene::Database::connect(postgres);
+    look(&postgres).run(SCHEMA);
+    look(&postgres)
+        .run(r#"ALTER TABLE "order" ADD CONSTRAINT no_sevens CHECK ((document->>'total')::bigint % 7 <> 0)"#);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = server_tests::scene(folder.path(), &postgres, "refused = \"set-aside\"\n");
+    let mut server = launch.start();
+    assert!(server.client().say(server_tests::DECLARE).error().is_none());
+    assert!(is_said(&server, "and follows"));
+    let mut random = Random::new(11);
+    let mut total = 0;
+    for _ in 0..8 {
+        let mut client = server.client();
+        for _ in 0..60 {
+            total += 1;
+            let json = format!(r#"{{"id":{},"customer":"ada","total":{total}}}"#, total % 5);
+            assert!(client.say(&format!("SPACE.WRITE shop order {json}")).error().is_none());
+        }
+        match random.below(3) {
+            0 => {
+                server.kill();
+                server = launch.start_again();
+            }
+            1 => {
+                postgres.kill();
+                postgres.run(0);
+            }
+            _ => {}
+        }
+    }
+    let database = look(&postgres);
+    let sevens: Vec<i64> = (1..=total).filter(|total| total % 7 == 0).collect();
+    let aside =
+        || database.pairs("SELECT (document::jsonb->>'total')::bigint, number FROM holdfast_refused ORDER BY id");
+    let applied = || database.applied().into_values().map(|totals| totals.len()).sum::<usize>();
+    let wanted = usize::try_from(total).unwrap() - sevens.len();
+    assert!(until(LONG, || (applied() == wanted).then_some(())).is_some(), "{} of {wanted}", applied());
+    assert!(until(LONG, || (aside().len() == sevens.len()).then_some(())).is_some());
+    assert_eq!(aside(), sevens.iter().map(|total| (*total, 1)).collect::<Vec<_>>(), "each once, in order");
+    // Of what this run of the server did, and what it says of it.
+    let before = metric(&server, "set_aside_total");
+    assert!(server.client().say(r#"SPACE.WRITE shop order {"id":1,"total":7000}"#).error().is_none());
+    assert!(until(LONG, || (metric(&server, "set_aside_total") == before + 1).then_some(())).is_some());
+    assert!(is_said(&server, "mirror orders: set aside into holdfast_refused, as its table refuses them: "));
+    assert!(until(LONG, || (metric(&server, "up") == 1).then_some(())).is_some(), "it follows");
+    // Written through, it is refused to the client.
+    let mut client = server.client();
+    assert!(client.say("TX.BEGIN").error().is_none());
+    assert!(client.say(r#"SPACE.WRITE shop order {"id":1,"total":14}"#).error().is_none());
+    let answer = client.say("TX.COMMIT THROUGH 60000");
+    assert!(answer.error().is_some_and(|error| error.contains("no_sevens")), "{answer:?}");
+    assert_eq!(metric(&server, "set_aside_total"), before + 1);
+    // A type that evicts is not mirrored so.
+    assert_eq!(server.client().say("SPACE.DROP shop order").error(), None);
+    assert!(server.client().say(&format!("{} MEMORY 32768 EVICT", server_tests::DECLARE)).error().is_none());
+    assert!(is_said(&server, "entries of the type order are evicted"));
 }

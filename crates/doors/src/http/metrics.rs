@@ -229,7 +229,7 @@ fn escaped(name: &str) -> String {
 fn mirrors(text: &mut Text, mirrors: &[MirrorNumbers], appended: u64) {
     type Value = fn(&MirrorNumbers, u64) -> u64;
     let behind: Value = |of, appended| appended.saturating_sub(of.position);
-    let each: [(&str, &str, &str, Value); 6] = [
+    let each: [(&str, &str, &str, Value); 7] = [
         ("mirror_up", "gauge", "1 while a mirror follows its type and its target answers; else 0.", |of, _| {
             u64::from(of.is_up)
         }),
@@ -238,6 +238,9 @@ fn mirrors(text: &mut Text, mirrors: &[MirrorNumbers], appended: u64) {
             of.transactions
         }),
         ("mirror_events_total", "counter", "Events that mirrors applied to their targets.", |of, _| of.events),
+        ("mirror_set_aside_total", "counter", "Transactions that mirrors set aside, as a row was refused.", |of, _| {
+            of.set_aside
+        }),
         ("mirror_failures_total", "counter", "Times that a mirror's target failed, or the mirror ended.", |of, _| {
             of.failures
         }),

@@ -47,6 +47,7 @@ fn beside_resp(options: &mut Options) {
         events: 32,
         failures: 33,
         loaded: 34,
+        set_aside: 35,
     };
     options.mirrors = Some(Arc::new(move || vec![mirror.clone()]));
 }

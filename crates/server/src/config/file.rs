@@ -191,6 +191,7 @@ pub(crate) struct MirrorTable {
     pub(crate) unique_ids: Option<bool>,
     pub(crate) load: Option<bool>,
     pub(crate) read_through: Option<bool>,
+    pub(crate) refused: Option<RefusedWord>,
     pub(crate) tls: Option<MirrorTlsTable>,
 }
 
@@ -199,6 +200,13 @@ pub(crate) struct MirrorTable {
 pub(crate) enum IdWord {
     Integer,
     String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RefusedWord {
+    Stop,
+    SetAside,
 }
 
 #[derive(Default, Deserialize)]

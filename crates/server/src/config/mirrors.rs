@@ -5,12 +5,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use grid::{Columns, Database, IdKind};
+use grid::{Columns, Database, IdKind, Refused};
 use tm::{DatabaseTls, Identity};
 
 use super::columns::{self, ColumnKeys};
 use super::error::ConfigError;
-use super::file::{IdWord, MirrorTable, MirrorTlsTable};
+use super::file::{IdWord, MirrorTable, MirrorTlsTable, RefusedWord};
 use super::reading::Reading;
 
 /// Each has a thread and a connection of its own.
@@ -37,6 +37,8 @@ pub(crate) struct Mirror {
     pub(crate) load: bool,
     /// Whether entries that clients read by id, and the space has not, are looked for in the table.
     pub(crate) read_through: bool,
+    /// What becomes of a transaction with a row that the table refuses.
+    pub(crate) refused: Refused,
 }
 
 impl Mirror {
@@ -62,7 +64,11 @@ pub(super) fn describe(mirrors: &[Mirror]) -> Vec<String> {
             (false, true) => ", which is read through",
             (false, false) => "",
         };
-        let first = format!("mirror {name}: {of} of space {space} into the table {table} of {database}{loads}");
+        let aside = match mirror.refused {
+            Refused::Stop => "",
+            Refused::SetAside => ", or into holdfast_refused what that refuses",
+        };
+        let first = format!("mirror {name}: {of} of space {space} into the table {table} of {database}{loads}{aside}");
         let columns = mirror.columns.as_ref().map(columns::describe);
         std::iter::once(first).chain(columns.map(|columns| format!("mirror {name}: {columns}")))
     });
@@ -119,6 +125,15 @@ impl Reading<'_> {
             }
         };
         let (load, read_through) = (table.load.unwrap_or(false), table.read_through.unwrap_or(false));
+        let refused = match table.refused.unwrap_or(RefusedWord::Stop) {
+            RefusedWord::Stop => Refused::Stop,
+            RefusedWord::SetAside if load || read_through => {
+                let problem = "with load or read_through a row that is older than its entry would become an entry; \
+                               have the mirror stop at what its table refuses: \"stop\"";
+                return Err(self.wrong(&key("refused"), problem));
+            }
+            RefusedWord::SetAside => Refused::SetAside,
+        };
         let MirrorTable { key: key_name, columns, rest, leave_out, .. } = table;
         let keys = ColumnKeys { key: key_name, columns, rest, leave_out, comes_back: load || read_through };
         let columns = self.columns(&name, keys)?;
@@ -138,6 +153,7 @@ impl Reading<'_> {
             unique_ids: table.unique_ids.unwrap_or(false),
             load,
             read_through,
+            refused,
             name,
         })
     }
@@ -194,6 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_stops_a_mirror_unless_it_is_to_be_set_aside() {
+        let address = "address = \"host=db\"\n";
+        for (keys, refused, said) in [
+            ("", Refused::Stop, ""),
+            ("refused = \"stop\"\nload = true\n", Refused::Stop, ", which is loaded at the start"),
+            ("refused = \"set-aside\"\n", Refused::SetAside, ", or into holdfast_refused what that refuses"),
+        ] {
+            let config = load(&format!("{GOOD}{address}{keys}"));
+            assert_eq!(config.mirrors[0].refused, refused);
+            let wanted = format!("mirror orders: order of space shop into the table order of PostgreSQL{said}");
+            assert_eq!(describe(&config.mirrors), [wanted]);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_a_mirror_is_said_without_its_address() {
         let address = "address = \"host=db user=shop password=secret\"\n";
         for (text, wanted) in [
@@ -229,6 +260,18 @@ mod tests {
                 "mirrors.orders.read_through: another mirror of this type is read through",
             ),
             (format!("{GOOD}{address}id = \"uuid\"\n"), ", line 6: mirrors.id: it cannot be"),
+            (
+                format!("{GOOD}{address}refused = \"skip\"\n"),
+                ", line 6: mirrors.refused: it cannot be `skip`; there is `stop` or `set-aside`",
+            ),
+            (
+                format!("{GOOD}{address}refused = \"set-aside\"\nload = true\n"),
+                "mirrors.orders.refused: with load or read_through a row that is older than its entry would",
+            ),
+            (
+                format!("{GOOD}{address}refused = \"set-aside\"\nread_through = true\n"),
+                "mirrors.orders.refused: with load or read_through a row that is older than its entry would",
+            ),
             (format!("{GOOD}{address}tls = {{ key = \"k\" }}\n"), "mirrors.orders.tls.authorities: this is missing"),
             (
                 format!("{GOOD}{address}tls = {{ authorities = \"none.pem\", key = \"k\" }}\n"),
