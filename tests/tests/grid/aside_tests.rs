@@ -18,7 +18,7 @@ use super::databases::Postgres;
 use super::mariadb_tests;
 use super::scene::{LONG, SCHEMA, entries, open, open_with, order, quick};
 use super::server_tests::{self, is_said, metric};
-use super::through_tests::compact_past;
+use super::through_tests::{GATE, compact_past, stands_at_gate};
 
 const BOTH: [fn() -> Database; 2] = [Database::postgres, Database::mariadb];
 
@@ -167,6 +167,54 @@ fn those_that_are_refused_among_many_are_found_in_their_order() {
     }
 }
 
+/// It stands between what it has written down and the end of the target's transaction.
+#[test]
+fn what_was_written_down_and_not_committed_is_written_down_once() {
+    let mut postgres = Postgres::start(0);
+    let gate = super::scene::Database::connect(&postgres);
+    gate.run(SCHEMA);
+    gate.run(r#"ALTER TABLE "order" ADD CHECK ((document->>'total')::bigint % 7 <> 0)"#);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    let options = MirrorOptions { refused: Refused::SetAside, ..quick(postgres.connection()) };
+    let mapping = Arc::new(DocumentTable::of(&orders.definition(), IdKind::Integer));
+    let running = Mirror::start(&orders, mapping, options).unwrap();
+    assert!(running.flush(LONG));
+    gate.run(&GATE.replace("BEFORE UPDATE ON holdfast_mirror", "AFTER INSERT ON holdfast_refused"));
+    gate.run("SELECT pg_advisory_lock(7)");
+    commit(&store, &orders, &[], &[(1, 10), (2, 14)]);
+    commit(&store, &orders, &[], &[(3, 30)]);
+    stands_at_gate(&gate);
+    postgres.kill();
+    postgres.run(0);
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    let database = super::scene::Database::connect(&postgres);
+    assert_eq!(database.table(), [(3, 30)]);
+    let rows =
+        database.pairs("SELECT row_key::bigint, (document::json->>'total')::bigint FROM holdfast_refused ORDER BY 1");
+    assert_eq!(rows, [(1, 10), (2, 14)]);
+    let stats = running.stop();
+    assert!(stats.set_aside == 1 && stats.failures > 0, "{stats:?}");
+}
+
+#[test]
+fn two_mirrors_of_one_name_set_aside_each_transaction_once() {
+    for database in BOTH.map(|database| database()) {
+        make_table(&database);
+        let folder = tempfile::tempdir().unwrap();
+        let (store, orders) = open(folder.path());
+        let (first, second) = (start(&orders, &database), start(&orders, &database));
+        assert!(first.flush(LONG) && second.flush(LONG), "both have begun");
+        (1..=210).for_each(|total| commit(&store, &orders, &[], &[(total % 3, total)]));
+        assert!(first.flush(LONG) && second.flush(LONG));
+        let wanted: Vec<_> = (1..=30).map(|seven| vec![(seven * 7 % 3, Some(seven * 7))]).collect();
+        assert_eq!(set_aside(&database), wanted);
+        assert_eq!(applied(&database).values().map(Vec::len).sum::<usize>(), 180);
+        assert!(applied(&database).values().all(|totals| totals.is_sorted()));
+        assert_eq!(first.stop().set_aside + second.stop().set_aside, 30);
+    }
+}
+
 /// Of each transaction it is known by the model whether it is applied or set aside.
 fn each_is_applied_or_set_aside_once(mut database: Database) {
     make_table(&database);
@@ -179,7 +227,9 @@ fn each_is_applied_or_set_aside_once(mut database: Database) {
     assert!(running.as_ref().unwrap().flush(LONG), "it has begun");
     let (mut rows, mut notes, mut refused) = (BTreeMap::new(), BTreeMap::<i64, Vec<i64>>::new(), Vec::new());
     let mut total = 0;
+    let mut failures = 0;
     for round in 0..16 {
+        let before = running.as_ref().map(Mirror::stats).unwrap_or_default();
         for _ in 0..40 {
             let mut some = |count: usize| -> Vec<(i64, i64)> {
                 let ids = (0..count).map(|_| i64::try_from(random.below(30)).unwrap()).collect::<BTreeSet<_>>();
@@ -190,7 +240,7 @@ fn each_is_applied_or_set_aside_once(mut database: Database) {
                     })
                     .collect()
             };
-            let writes = some(round % 4);
+            let writes = some(1 + round % 3);
             let taken = i64::try_from(random.below(30)).unwrap();
             let is_there = orders.read(&Wanted::id(taken), &ReadOptions::default()).unwrap().is_some();
             let takes = is_there && random.below(3) == 0 && writes.iter().all(|(id, _)| *id != taken);
@@ -210,6 +260,10 @@ fn each_is_applied_or_set_aside_once(mut database: Database) {
                 notes.entry(id).or_default().push(total);
             }
         }
+        // In the midst of it: there are batches of the target left.
+        let far = before.transactions + random.below(3) as u64;
+        let is_under_way = || running.as_ref().map(Mirror::stats).filter(|stats| stats.transactions >= far);
+        assert!(until(LONG, is_under_way).is_some(), "{before:?}");
         match random.below(6) {
             0 => running = None,
             1 => {
@@ -229,6 +283,7 @@ fn each_is_applied_or_set_aside_once(mut database: Database) {
             }
             _ => {}
         }
+        failures += running.as_ref().map_or(0, |running| running.stats().failures - before.failures);
         if running.is_none() {
             running = Some(start(&orders, &database));
         }
@@ -237,7 +292,7 @@ fn each_is_applied_or_set_aside_once(mut database: Database) {
     assert!(running.flush(LONG), "{:?}", running.stats());
     assert_eq!(set_aside(&database), refused);
     assert_eq!((table(&database), applied(&database)), (rows, notes));
-    say!("{} set aside, {:?}", refused.len(), running.stop());
+    say!("{} set aside, {failures} failures, {:?}", refused.len(), running.stop());
 }
 
 #[test]
@@ -280,6 +335,14 @@ fn whatever_is_refused(
         assert_eq!((row[0].as_str(), row[1].as_str()), (*key, document.to_json().as_str()));
         assert!(row[2].contains(words), "{words}: {}", row[2]);
     }
+    // There is nothing to be removed, also by keys that no row can have.
+    for (document, ..) in all {
+        let id = document.get("id").unwrap().to_value();
+        pages.take(&Wanted::id(id), &ReadOptions::default()).unwrap().unwrap();
+    }
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    let stats = running.stop();
+    assert_eq!((stats.set_aside, stats.failures), (all.len() as u64, 0), "{stats:?}");
 }
 
 #[test]
@@ -516,8 +579,12 @@ fn what_is_no_fault_of_a_row_is_not_set_aside() {
         stands_still(&running, &database, &["document"], &[r#"ALTER TABLE "order" RENAME COLUMN papers TO document"#]);
         // The database.
         database.kill();
-        write(3);
-        assert!(until(LONG, || running.stats().trouble).is_some());
+        // The connection may outlive it for a moment.
+        let trouble = until(LONG, || {
+            write(3);
+            running.stats().trouble
+        });
+        assert!(trouble.is_some());
         database.run();
         assert!(running.flush(LONG), "{:?}", running.stats());
         // A table, which is made anew.
