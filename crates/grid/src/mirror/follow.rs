@@ -277,8 +277,7 @@ impl Shared {
         }
         target.set_bookmark(&self.options.name, &at.to_string(), &self.follows()).await?;
         // What was copied may be newer than the bookmark.
-        let newest = self.entries.store().watermarks().appended.get().saturating_sub(1);
-        self.settle(Position::new(newest)).await?;
+        self.settle(Position::MAX).await?;
         target.commit().await?;
         self.passed(at.position(), 0, aside);
         Ok(())
@@ -394,6 +393,9 @@ impl Shared {
     /// journal would stay in the target else, and the bookmark would stand among positions that are given again: what comes there would be passed over.
     pub(super) async fn settle(&self, position: Position) -> Result<()> {
         let store = self.entries.store().clone();
+        // A bookmark may stand where the next batch will be, which nobody can wait for.
+        let newest = store.watermarks().appended.get().saturating_sub(1);
+        let position = position.min(Position::new(newest));
         let waited = tokio::task::spawn_blocking(move || store.wait(position, Durability::Synced)).await;
         waited.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the wait for the disk ended without an answer")))
     }
