@@ -116,6 +116,7 @@ impl Mirrors {
         let mut types = rows::Types::default();
         let mut this = Self { all: Vec::new(), threads: Vec::new(), read_through: Arc::default() };
         for plan in plans {
+            store.space(&plan.space).expect_table(&plan.type_name);
             let (plan, store) = (plan.clone(), store.clone());
             let asks = plan.read_through.then(Arc::<Asks>::default);
             if let Some(asks) = &asks {

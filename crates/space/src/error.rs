@@ -37,10 +37,12 @@ pub enum Error {
         name: String,
     },
     /// Another entry has the value that the new one would have in a unique index.
-    #[error("another entry of {name} has the same {index}, which is unique")]
+    #[error("another entry of {name} has the same {index} as the entry {id}, which is unique")]
     NotUnique {
         /// The type's name.
         name: String,
+        /// The id of the new one, as JSON.
+        id: String,
         /// The index.
         index: String,
     },

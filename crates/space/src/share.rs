@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::definition::{AtLimit, Definition, Order, Storage};
+use crate::definition::{AtLimit, Definition, IndexDefinition, Order, Storage};
 use crate::document::Document;
 use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
 use crate::error::{Error, Result};
@@ -15,6 +15,9 @@ use crate::indexes::{Index, Key};
 use crate::key::key_of;
 use crate::path::Path;
 use crate::value::{MapRef, ValueRef};
+
+/// Characters of an id that an error shows.
+const ID_SHOWN_MAX: usize = 64;
 
 /// What an entry takes in a queue, and in the order in which leases end.
 const QUEUE_BYTES: u64 = 24;
@@ -93,14 +96,17 @@ impl Share {
         for wanted in definition.indexes.iter().filter(|index| index.unique && !self.definition.indexes.contains(index))
         {
             let index = Index::new(wanted.clone());
-            let mut keys: Vec<Key> =
-                self.entries.iter().flat_map(|(_, entry)| index.unique_keys(entry.document.fields())).collect();
-            let all = keys.len();
+            let of = |(slot, entry): (Slot, &Entry)| {
+                let keys = index.unique_keys(entry.document.fields());
+                keys.into_iter().map(move |key| (key, slot))
+            };
+            let mut keys: Vec<(Key, Slot)> = self.entries.iter().flat_map(of).collect();
             keys.sort_unstable();
-            keys.dedup();
-            if keys.len() < all {
-                let (name, index) = (self.definition.name.clone(), wanted.name.clone());
-                return Err(Error::NotUnique { name, index });
+            let twice = keys.windows(2).find(|two| matches!(two, [(one, _), (other, _)] if one == other));
+            if let Some([_, (_, slot)]) = twice
+                && let Some(entry) = self.entries.get(*slot)
+            {
+                return Err(self.not_unique(wanted, entry.document.fields()));
             }
         }
         Ok(())
@@ -159,8 +165,7 @@ impl Share {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {
             let taken = |key: &Key| index.get(key).is_some_and(|slots| slots.iter().any(|slot| Some(slot) != instead));
             if index.unique_keys(fields).iter().any(taken) {
-                let (name, index) = (self.definition.name.clone(), index.definition.name.clone());
-                return Err(Error::NotUnique { name, index });
+                return Err(self.not_unique(&index.definition, fields));
             }
         }
         Ok(())
@@ -174,15 +179,21 @@ impl Share {
     ) -> Result<()> {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {
             let mut seen = BTreeSet::new();
-            for key in written.clone().flat_map(|fields| index.unique_keys(fields)) {
+            let each = |fields: MapRef<'d>| index.unique_keys(fields).into_iter().map(move |key| (key, fields));
+            for (key, fields) in written.clone().flat_map(each) {
                 let is_taken = index.get(&key).is_some_and(|slots| slots.iter().any(|slot| !gone.contains(&slot)));
                 if is_taken || !seen.insert(key) {
-                    let (name, index) = (self.definition.name.clone(), index.definition.name.clone());
-                    return Err(Error::NotUnique { name, index });
+                    return Err(self.not_unique(&index.definition, fields));
                 }
             }
         }
         Ok(())
+    }
+
+    fn not_unique(&self, index: &IndexDefinition, fields: MapRef<'_>) -> Error {
+        let id = fields.get(&self.definition.id).map(ValueRef::to_value).unwrap_or_default().to_json();
+        let id = id.chars().take(ID_SHOWN_MAX).collect();
+        Error::NotUnique { name: self.definition.name.clone(), id, index: index.name.clone() }
     }
 
     /// Adds an entry whose lease ends then, or never with 0.

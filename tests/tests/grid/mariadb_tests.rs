@@ -315,3 +315,49 @@ fn a_table_without_transactions_is_refused_with_what_to_do() {
     let wrong = Mirror::start(&orders, mapping, MirrorOptions::new("wrong", address(&mariadb))).unwrap();
     assert!(until(LONG, || wrong.stats().trouble).is_some_and(|trouble| trouble.contains("jsonb")));
 }
+
+/// The connection broke at it, for all who shared it and each time anew.
+#[test]
+fn a_row_that_is_larger_than_a_packet_is_refused_by_itself() {
+    let mariadb = MariaDb::start();
+    let mut database = Database::connect(&mariadb);
+    database.run(SCHEMA);
+    database.run(&["SET GLOBAL max_allowed_packet = 1048576"]);
+    let folder = tempfile::tempdir().unwrap();
+    let options = holdfast::Options { durability: Durability::Written, ..holdfast::Options::default() };
+    let store = Store::open(folder.path(), options).unwrap();
+    let definition = Definition { history: true, ..Definition::new("shop", "order") };
+    let orders = store.space("shop").declare(definition).unwrap();
+    let running = mirror(&orders, &mariadb);
+    assert!(running.flush(LONG), "it has begun");
+    let document = |id: i64, bytes: usize| {
+        Document::from_pairs([("id", Value::from(id)), ("total", id.into()), ("noise", "x".repeat(bytes).into())])
+    };
+    for _ in 0..3 {
+        match write_through(&running, &store, &orders, &document(1, 2 << 20)).unwrap_err() {
+            NotThrough::Nothing(error) => {
+                assert_eq!(error.kind(), ErrorKind::Invalid);
+                let told = error.to_string();
+                assert!(told.contains("the row 1 has") && told.contains("max_allowed_packet is 1048576"), "{told}");
+            }
+            other => panic!("{other}"),
+        }
+        write_through(&running, &store, &orders, &document(2, 900_000)).unwrap();
+    }
+    // Together they are more than a packet, and come in several.
+    let mut transaction = store.begin();
+    for id in 10..110 {
+        orders.within(&mut transaction).write(&document(id, 20_000), &WriteOptions::default()).unwrap();
+    }
+    transaction.commit(Durability::Written).unwrap();
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    assert_eq!(database.table().len(), 101);
+    assert_eq!(running.stats().failures, 0);
+    // One that is written behind says what to do, and is let in when that was done.
+    orders.write(&document(3, 2 << 20), &WriteOptions::default()).unwrap();
+    let trouble = until(LONG, || running.stats().trouble);
+    assert!(trouble.as_ref().is_some_and(|told| told.contains("max_allowed_packet")), "{trouble:?}");
+    database.run(&["SET GLOBAL max_allowed_packet = 16777216"]);
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    assert_eq!(database.table().len(), 102);
+}

@@ -11,7 +11,7 @@ use holdfast_tests::{Client, Random, Server, Value, say, until};
 
 use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA, order};
-use super::server_tests::{DECLARE, entries, is_said, is_the_same, scene};
+use super::server_tests::{DECLARE, entries, is_said, is_the_same, metric, scene};
 use super::through_tests::{GATE, stands_at_gate};
 
 fn ok(answer: &Value) {
@@ -183,9 +183,10 @@ fn what_cannot_be_written_through_changes_nothing() {
         // A failure has rolled it back.
         assert!(told(&client.say("TX.COMMIT")).starts_with("EXECABORT"));
     }
-    for query in ["?through_ms=0", "?through_ms=3600000", "?through_ms=soon"] {
+    for query in ["?through_ms=0", "?through_ms=3600000", "?through_ms=soon", "?through=3000", "?THROUGH_MS=3000"] {
         let (status, answer) = post_commit(&server, 2, 20, query);
         assert!(status == 400 && answer["error"].as_str().unwrap().contains("through_ms"), "{query}: {answer}");
+        assert_eq!(answer["open"], true, "the transaction goes on: {answer}");
     }
     assert_eq!(entries(&server), [(1, 10)]);
     // The database is away.
@@ -248,6 +249,115 @@ fn between_the_two_commits_clients_are_told_that_the_table_is_behind() {
         assert!(is_the_same(&gate, &server));
     }
     assert_eq!(gate.applied().into_values().map(|applied| applied.len()).collect::<Vec<_>>(), [1, 1, 1], "each once");
+}
+
+/// The answer was BEHIND, and the mirror failed: it waited for an event that there is not.
+#[test]
+fn another_lease_needs_no_table() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "");
+    let server = launch.start();
+    let mut client = server.client();
+    ok(&client.say(DECLARE));
+    ok(&client.say("SPACE.DECLARE shop other"));
+    assert!(is_said(&server, "and follows"));
+    ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
+    for more in ["", r#"SPACE.WRITE shop other {"id":"a"}"#, r#"SPACE.CHANGE shop order 1 SET total 11"#] {
+        ok(&client.say("TX.BEGIN"));
+        assert_eq!(client.say("SPACE.RENEW shop order 1 LEASE 600000"), Value::Integer(1));
+        if !more.is_empty() {
+            ok(&client.say(more));
+        }
+        let answer = client.say("TX.COMMIT THROUGH 60000");
+        // What changes no entry that anybody follows is refused only if it changes others.
+        match more.contains("other") {
+            true => assert!(told(&answer).contains("no mirror follows the type other"), "{answer:?}"),
+            false => ok(&answer),
+        }
+    }
+    assert_eq!(database.table(), [(1, 11)]);
+    assert_eq!((metric(&server, "failures_total"), metric(&server, "up")), (0, 1));
+}
+
+/// Its statement waited on, and with it everybody behind, for as long as somebody else had the row locked.
+#[test]
+fn who_gave_up_on_a_locked_row_holds_up_nobody() {
+    let postgres = Postgres::start(0);
+    let (database, other) = (Database::connect(&postgres), Database::connect(&postgres));
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "");
+    let server = launch.start();
+    let mut client = server.client();
+    ok(&client.say(DECLARE));
+    assert!(is_said(&server, "and follows"));
+    ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
+    other.run(r#"BEGIN; SELECT * FROM "order" WHERE id = 1 FOR UPDATE"#);
+    for round in 0..3 {
+        let answer = commit(&mut client, 1, 11, "THROUGH 300");
+        assert!(told(&answer).starts_with("TIMEOUT nothing was changed: "), "{answer:?}");
+        // The other row is not locked.
+        ok(&commit(&mut client, 2, round, "THROUGH 60000"));
+        assert_eq!(database.table(), [(1, 10), (2, round)]);
+    }
+    other.run("ROLLBACK");
+    ok(&commit(&mut client, 1, 12, "THROUGH 60000"));
+    assert_eq!(database.table(), [(1, 12), (2, 2)]);
+    assert_eq!(metric(&server, "failures_total"), 0);
+}
+
+/// Nobody made it anew while all that came was written through, and it was the row's fault.
+#[test]
+fn a_table_that_was_dropped_is_made_anew_for_who_writes_through() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "");
+    let server = launch.start();
+    let mut client = server.client();
+    ok(&client.say(DECLARE));
+    assert!(is_said(&server, "and follows"));
+    ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
+    database.run(r#"DROP TABLE "order""#);
+    let through = until(LONG, || {
+        let answer = commit(&mut client, 2, 20, "THROUGH 60000");
+        let told = answer.error().map(str::to_owned);
+        assert!(told.as_ref().is_none_or(|told| told.starts_with("UNAVAILABLE nothing was changed: ")), "{told:?}");
+        told.is_none().then_some(())
+    });
+    assert!(through.is_some());
+    assert_eq!(database.table(), [(1, 10), (2, 20)]);
+}
+
+/// It was told that nobody follows, for good, while the mirror was about to begin.
+#[test]
+fn a_mirror_that_has_not_begun_yet_is_not_none() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), &postgres, "");
+    let server = launch.start();
+    let mut client = server.client();
+    for round in 0..3 {
+        ok(&client.say(DECLARE));
+        let through = until(LONG, || {
+            let answer = commit(&mut client, 1, round, "THROUGH 60000");
+            let told = answer.error().map(str::to_owned);
+            assert!(told.as_ref().is_none_or(|told| told.starts_with("UNAVAILABLE ")), "{told:?}");
+            told.is_none().then_some(())
+        });
+        assert!(through.is_some());
+        assert_eq!(database.table(), [(1, round)]);
+        ok(&client.say("SPACE.DROP shop order"));
+        // As the documents say of a type that is another one.
+        assert!(until(LONG, || (metric(&server, "up") == 0).then_some(())).is_some());
+        database.run(r#"DELETE FROM holdfast_mirror; DELETE FROM "order""#);
+    }
 }
 
 /// An answer that came counts, whoever is killed behind it; and what had none is in both or in neither, in the end.

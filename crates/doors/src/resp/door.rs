@@ -2,6 +2,7 @@
 //!
 //! May use: the facade, tokio's semaphore, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -161,8 +162,8 @@ pub(crate) struct Door {
     /// And among the commands of open transactions that wait for locks, and for entries.
     lock_waits: Arc<Semaphore>,
     entry_waits: Arc<Semaphore>,
-    /// And among the commits that are written through.
-    table_waits: Arc<Semaphore>,
+    /// And among the commits that are written through, by the table's name.
+    table_waits: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
@@ -234,7 +235,7 @@ impl Door {
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             lock_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             entry_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
-            table_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
+            table_waits: Mutex::default(),
             inputs: Budget::new(limits.input_bytes_max as u64),
             replies: Budget::new(limits.replies_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
@@ -269,8 +270,14 @@ impl Door {
         Arc::clone(match what {
             For::Lock => &self.lock_waits,
             For::Entry => &self.entry_waits,
-            For::Table => &self.table_waits,
         })
+    }
+
+    /// Where a commit waits for its turn to wait for this table: one that is locked holds up those of no other.
+    pub(crate) fn turns_for_table(&self, name: &str) -> Arc<Semaphore> {
+        let mut all = self.table_waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = || Arc::new(Semaphore::new(self.options.limits.transaction_waits_max.max(1)));
+        Arc::clone(all.entry(name.to_owned()).or_insert_with(turns))
     }
 
     /// How durable a new connection's replies are.

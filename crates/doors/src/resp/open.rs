@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use holdfast::space::{Cancel, ReadLock};
 use holdfast::{Durability, ErrorKind, Transaction};
+use tokio::sync::Semaphore;
 
 use super::call::{Answer, Call, Fail, View};
 use super::door::Door;
@@ -292,15 +293,13 @@ pub(crate) type Step = Box<dyn Fn(&mut Transaction, &mut Reply, &Patience) -> Re
 pub(crate) enum For {
     Lock,
     Entry,
-    /// For the table that a commit is written through.
-    Table,
 }
 
 /// The longest that somebody waits for a lock, and so for a turn to wait for one.
 const LOCK_MAX: Duration = Duration::from_secs(5);
 
 /// What a commit is told that had no turn to wait for its table.
-const NO_TURN: &str = "TIMEOUT nothing was changed: too many others wait for their tables; begin again";
+const NO_TURN: &str = "TIMEOUT nothing was changed: too many others wait for this table; begin again";
 
 /// A command that waits, and its transaction.
 pub(crate) struct Waiting {
@@ -312,6 +311,8 @@ pub(crate) struct Waiting {
     is_long: bool,
     /// How long it was asked to wait for an entry; zero is as long as it may.
     block: Duration,
+    /// Where a commit waits for its turn that waits for a table.
+    turns: Option<Arc<Semaphore>>,
     transaction: Option<Transaction>,
     lease: Duration,
     cancel: Cancel,
@@ -340,6 +341,7 @@ impl Waiting {
             of: (Arc::default(), ReadLock::None),
             is_long: false,
             block: Duration::ZERO,
+            turns: None,
             transaction: None,
             lease: Duration::ZERO,
             cancel: Cancel::new(),
@@ -356,15 +358,15 @@ impl Waiting {
         Box::new(Waiting { transaction: Some(transaction), is_long: true, ..*waiting })
     }
 
-    /// A commit that waits for a table, and as long for its turn to.
+    /// A commit that waits for a table, and as long for its turn to among those.
     pub(crate) fn to_commit_through(
         call: &Call<'_, '_>,
         transaction: Transaction,
-        wait: Duration,
+        (wait, turns): (Duration, Arc<Semaphore>),
         commit: Commit,
     ) -> Box<Self> {
-        let waiting = Self::new(call, For::Table, Work::Commit(commit));
-        Box::new(Waiting { transaction: Some(transaction), block: wait, ..*waiting })
+        let waiting = Self::new(call, For::Lock, Work::Commit(commit));
+        Box::new(Waiting { transaction: Some(transaction), block: wait, turns: Some(turns), ..*waiting })
     }
 
     /// A script, which waits for nothing.
@@ -407,13 +409,14 @@ impl Waiting {
             };
         }
         // It waits no longer for its turn than it would wait itself.
+        let turns = this.turns.clone().unwrap_or_else(|| door.turns_for(this.what));
         let longest = match this.what {
+            For::Lock if this.turns.is_some() => this.block,
             For::Lock => LOCK_MAX,
-            For::Table => this.block,
             For::Entry if this.block.is_zero() => this.lease,
             For::Entry => this.block.min(this.lease),
         };
-        let Ok(Ok(turn)) = tokio::time::timeout(longest, door.turns_for(this.what).acquire_owned()).await else {
+        let Ok(Ok(turn)) = tokio::time::timeout(longest, turns.acquire_owned()).await else {
             return this.end_waiting();
         };
         let waited = tokio::task::spawn_blocking(move || {

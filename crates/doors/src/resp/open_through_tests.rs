@@ -14,6 +14,7 @@ type Outcome = fn(Transaction, Durability) -> Result<Committed, NotThrough>;
 
 /// A table that does with a transaction what the test says, when it says so.
 struct Table {
+    name: &'static str,
     outcome: Outcome,
     state: Mutex<State>,
     changed: Condvar,
@@ -29,7 +30,11 @@ struct State {
 
 impl Table {
     fn following(entries: &Entries, outcome: Outcome) -> Arc<Self> {
-        let table = Arc::new(Table { outcome, state: Mutex::default(), changed: Condvar::new() });
+        Self::named("jobs", entries, outcome)
+    }
+
+    fn named(name: &'static str, entries: &Entries, outcome: Outcome) -> Arc<Self> {
+        let table = Arc::new(Table { name, outcome, state: Mutex::default(), changed: Condvar::new() });
         let dynamic: Arc<dyn WriteThrough> = table.clone();
         entries.follow_in(Arc::downgrade(&dynamic));
         table
@@ -51,7 +56,7 @@ impl Table {
 
 impl WriteThrough for Table {
     fn name(&self) -> &str {
-        "jobs"
+        self.name
     }
 
     fn commit(
@@ -163,10 +168,17 @@ fn who_waits_for_tables_keeps_nobody_else_waiting() {
     let (mut third, mut other) = (shop.client(), shop.client());
     write(&mut third, 3);
     let begun = Instant::now();
-    let no_turn = "-TIMEOUT nothing was changed: too many others wait for their tables; begin again";
+    let no_turn = "-TIMEOUT nothing was changed: too many others wait for this table; begin again";
     third.check(&[("TX.COMMIT THROUGH 50", no_turn)]);
     assert!(begun.elapsed() >= Duration::from_millis(50), "it waited as long as it was to");
     third.check(&[("TX.COMMIT", NONE_OPEN)]);
+    // Nor do those of other tables wait, and who needs none.
+    let others = shop.store.space("shop").declare(Definition::new("shop", "others")).unwrap();
+    let _open = Table::named("others", &others, takes);
+    third.check(&[("TX.BEGIN", ID), ("SPACE.WRITE shop others {\"id\":1}", ":1 :0")]);
+    third.commit("TX.COMMIT THROUGH 5000");
+    third.check(&[("TX.BEGIN", ID), ("SET a b", "+OK")]);
+    third.commit("TX.COMMIT THROUGH 5000");
     // Others commit, wait for locks and for entries.
     write(&mut other, 4);
     other.commit("TX.COMMIT");

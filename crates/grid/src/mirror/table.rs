@@ -102,7 +102,10 @@ impl IdKind {
             (Self::Integer, ValueRef::I64(number)) => Ok(number.to_string()),
             (Self::String, ValueRef::String(text)) => Ok(text.to_owned()),
             (_, other) => {
-                let text = format!("an id is {}, and the table's key is not: map it yourself", other.kind());
+                let text = format!(
+                    "an id is {}, and the table's key is not: say what ids are (`IdKind`, `mirrors.id` of a server's configuration), or map it yourself",
+                    other.kind()
+                );
                 Err(Error::new(ErrorKind::Invalid, text))
             }
         }

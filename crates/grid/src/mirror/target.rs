@@ -173,6 +173,14 @@ impl Target {
         }
     }
 
+    /// Has each statement from here on end after so long, or, with `None`, when the database wants it to. What ends so is `Refused` with `Timeout`.
+    pub(super) async fn limit_statements(&mut self, to: Option<Duration>) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::limit_statements(client, to).await,
+            Self::MariaDb(connection) => mariadb::limit_statements(connection, to).await,
+        }
+    }
+
     /// Makes the tables that are not there. A mirror whose table is to be made begins anew: its bookmark goes before that.
     pub(super) async fn make_tables(&mut self, name: &str, follows: &str, table: &Table) -> Result<()> {
         match self {

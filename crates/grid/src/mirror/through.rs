@@ -33,6 +33,8 @@ pub(super) struct Request {
     steps: Vec<Step>,
     durability: Durability,
     place: Arc<Place>,
+    /// Until when its caller waits.
+    until: Instant,
     number: u64,
     /// It has waited through a failure of the target already.
     is_tried: bool,
@@ -66,7 +68,8 @@ impl Place {
     /// Blocks until the answer, or until it has taken too long.
     fn wait(&self, wait: Duration) -> std::result::Result<Committed, NotThrough> {
         let deadline = Instant::now() + wait;
-        let late = |text: &str| Error::new(ErrorKind::Timeout, format!("{text} within {} ms", wait.as_millis()));
+        let ms = (wait.as_secs_f64() * 1000.0).round();
+        let late = |text: &str| Error::new(ErrorKind::Timeout, format!("{text} within {ms} ms"));
         let mut stage = self.stage();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -138,8 +141,8 @@ impl WriteThrough for Shared {
                 return Err(NotThrough::Nothing(Error::new(ErrorKind::Closed, text)));
             }
             state.requested += 1;
-            let (place, number) = (Arc::clone(&place), state.requested);
-            state.requests.push_back(Request { steps, durability, place, number, is_tried: false });
+            let (place, until, number) = (Arc::clone(&place), Instant::now() + wait, state.requested);
+            state.requests.push_back(Request { steps, durability, place, until, number, is_tried: false });
         }
         self.wake.notify_one();
         let answer = place.wait(wait);
@@ -291,13 +294,20 @@ impl Shared {
     async fn carry_through(&self, target: &mut Target, follower: &mut Follower, requests: &[Request]) -> Result<()> {
         let (name, table) = (&self.options.name, self.mapping.table());
         // Locked from here on: no other mirror of this name comes between.
-        if target.bookmark(name).await? != Some(follower.at.to_string()) {
-            return Err(target::moved_by_another(name));
+        match target.bookmark(name).await? {
+            Some(at) if at == follower.at.to_string() => {}
+            Some(_) => return Err(target::moved_by_another(name)),
+            None => {
+                let text = format!("the row {name} of holdfast_mirror is gone: it begins anew, with a copy");
+                return Err(Error::new(ErrorKind::Unavailable, text));
+            }
         }
         target.run("SAVEPOINT holdfast_all").await?;
         let (mut positions, mut taken) = (BTreeSet::new(), Vec::new());
         for request in requests.iter().filter(|request| request.is_waiting()) {
             target.run("SAVEPOINT holdfast_one").await?;
+            // A row that somebody else has locked holds up its own caller, and those who come later for no longer than he waits.
+            target.limit_statements(Some(request.until.saturating_duration_since(Instant::now()))).await?;
             let committed = match target.apply_checked(table, &request.steps).await {
                 Ok(()) => request.commit(),
                 Err(Failure::Row(error) | Failure::Refused(error)) => {
@@ -316,6 +326,7 @@ impl Shared {
                 None => target.run("ROLLBACK TO SAVEPOINT holdfast_one").await?,
             }
         }
+        target.limit_statements(None).await?;
         let Some(last) = positions.last() else { return target.run("ROLLBACK").await };
         hear_up_to(*last, follower)?;
         let Some(to) = follower.pending.last().map(|notice| notice.bookmark) else {

@@ -4,7 +4,7 @@
 //!
 //! May use: `space`. Must not know: operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -111,12 +111,24 @@ pub(crate) struct Registry {
     pub(crate) locks: Locks,
     /// Functions that programs have registered, by space and name.
     functions: RwLock<BTreeMap<(String, String), Function>>,
+    /// Types that a table outside is to follow, by space and name, whether that has begun or not.
+    expected: RwLock<BTreeSet<(String, String)>>,
 }
 
 impl Registry {
     pub(crate) fn register(&self, space: &str, name: &str, function: Function) {
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         functions.insert((space.to_owned(), name.to_owned()), function);
+    }
+
+    pub(super) fn expect_table(&self, space: &str, name: &str) {
+        let mut expected = self.expected.write().unwrap_or_else(PoisonError::into_inner);
+        expected.insert((space.to_owned(), name.to_owned()));
+    }
+
+    pub(super) fn expects_table(&self, definition: &Definition) -> bool {
+        let expected = self.expected.read().unwrap_or_else(PoisonError::into_inner);
+        expected.contains(&(definition.space.clone(), definition.name.clone()))
     }
 
     pub(crate) fn function(&self, space: &str, name: &str) -> Option<Function> {

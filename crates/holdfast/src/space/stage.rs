@@ -238,16 +238,17 @@ impl SpaceStage {
         all.into_iter().filter_map(change).collect()
     }
 
-    /// The types whose entries it changes.
+    /// The types whose entries it changes. Another lease is no change of an entry.
     pub(super) fn changed_kinds(&self) -> Vec<Arc<Kind>> {
-        let changed = self.staged.iter().filter(|(_, staged)| staged.was.is_some() || staged.will.is_some());
+        let is_changed = |staged: &Staged| !staged.renews && (staged.was.is_some() || staged.will.is_some());
+        let changed = self.staged.iter().filter(|(_, staged)| is_changed(staged));
         let of: BTreeSet<TypeId> = changed.map(|((of, ..), _)| *of).collect();
         of.iter().filter_map(|of| self.kinds.get(of).cloned()).collect()
     }
 
-    /// What becomes of the entries of one type.
+    /// What becomes of the entries of one type, but for leases.
     pub(crate) fn changes_of(&self, of: TypeId) -> Vec<EntryChange> {
-        let of_type = self.staged.iter().filter(|((it, ..), _)| *it == of);
+        let of_type = self.staged.iter().filter(|((it, ..), staged)| *it == of && !staged.renews);
         of_type
             .map(|(_, staged)| EntryChange {
                 before: staged.was.as_ref().map(|was| was.document.clone()),

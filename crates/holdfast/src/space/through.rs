@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use super::Space;
 use super::entries::Entries;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -89,7 +90,23 @@ impl Entries {
     }
 }
 
+impl Space {
+    /// Says that a table outside is going to follow the type, whether that is declared yet or not: until it does, who commits through it is told to come
+    /// back, and not that nobody follows.
+    pub fn expect_table(&self, type_name: &str) {
+        self.store.inner().spaces.expect_table(&self.name, type_name);
+    }
+}
+
 impl Transaction {
+    /// The name of the table that [`Transaction::commit_through`] would commit it through, if it needs one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn followed_by(&self) -> Result<Option<String>> {
+        Ok(self.table()?.map(|table| table.name().to_owned()))
+    }
+
     /// Commits as [`Transaction::commit`] does, but only once the table that follows what it changes has taken it: the mirror of a type in this program
     /// (`Mirror` of the crate `grid`). What it does elsewhere, to keys, points and types that nobody follows, is committed with it. One that
     /// changes no entries needs no table, and is committed.
@@ -98,7 +115,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`NotThrough`] says what has changed. `Nothing` of kind `Invalid` also when no table follows what is changed, or more than one does; of
-    /// kind `Unavailable` when that has stopped.
+    /// kind `Unavailable` when that has stopped, or has not begun yet.
     pub fn commit_through(self, durability: Durability, wait: Duration) -> std::result::Result<Committed, NotThrough> {
         match self.table().map_err(NotThrough::Nothing)? {
             Some(table) => table.commit(self, durability, wait),
@@ -125,6 +142,10 @@ impl Transaction {
         }
         match (tables.len(), tables.first()) {
             (1, Some(table)) => Ok(Some(Arc::clone(table))),
+            (0, _) if changed.iter().any(|kind| self.store().inner().spaces.expects_table(&kind.definition())) => {
+                let text = format!("the mirror of the type {} has not begun yet: try again", any.definition().name);
+                Err(Error::new(ErrorKind::Unavailable, text))
+            }
             (0, _) => {
                 let name = &any.definition().name;
                 invalid(format!("no mirror follows the type {name}: commit it without writing through"))

@@ -410,3 +410,42 @@ fn what_a_task_writes_stands_in_a_queue_in_the_order_in_which_it_wrote_it() {
     assert_eq!((numbers(&seen[0]), numbers(&seen[1])), (vec![4], vec![4, 5, 9, 1, 3, 0]));
     assert_eq!(taken_in_order(&jobs), [4, 5, 9, 1, 3, 0]);
 }
+
+/// Each was looked for by itself, past all that had been taken before.
+#[test]
+fn many_are_taken_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for id in 0..40 {
+        orders.write(&order(id, if id % 2 == 0 { "ada" } else { "bob" }, id), &upsert()).unwrap();
+    }
+    let of_ada = Wanted::query("customer = 'ada'", &[]).unwrap();
+    let mut other = store.begin();
+    orders.within(&mut other).take(&Wanted::id(4), &now()).unwrap().unwrap();
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    within.write(&order(100, "ada", 1), &upsert()).unwrap();
+    within
+        .change(
+            &Wanted::id(1),
+            &[Change::Set { path: Path::parse("customer").unwrap(), value: "ada".into() }],
+            &upsert(),
+        )
+        .unwrap();
+    within.take(&Wanted::id(6), &now()).unwrap().unwrap();
+    let first = within.take_many(&of_ada, 5).unwrap();
+    assert_eq!(first.len(), 5);
+    let rest = within.take_many(&of_ada, 100).unwrap();
+    let all: Vec<_> = first.into_iter().chain(rest).collect();
+    // But the one that somebody else has, and the one that was taken before; with what this one has made of them.
+    let expected: BTreeSet<i64> = (0..40).filter(|id| id % 2 == 0 && ![4, 6].contains(id)).chain([1, 100]).collect();
+    assert_eq!((ids(&all), all.len()), (expected.clone(), expected.len()));
+    assert_eq!(within.take_many(&of_ada, 100).unwrap(), []);
+    let ordered = Wanted::query("customer = 'bob' ORDER BY total", &[]).unwrap();
+    assert_eq!(within.take_many(&ordered, 1).unwrap_err().kind(), ErrorKind::Invalid);
+    transaction.commit(Durability::Written).unwrap();
+    drop(other);
+    assert_eq!(orders.count(&of_ada).unwrap(), 1);
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 20);
+}

@@ -193,6 +193,13 @@ impl Asked<'_> {
 
     /// How long the commit waits for the table that it is to be written through, if it is.
     fn through(&self) -> Result<Option<Duration>, Failure> {
+        // One that is misspelled would be committed without.
+        let known = ["durability", "through_ms"];
+        let is_unknown = |name: &[u8]| !known.iter().any(|known| name == known.as_bytes());
+        if let Some((name, _)) = self.query.pairs().find(|(name, _)| is_unknown(name)) {
+            let name = String::from_utf8_lossy(name);
+            return Err(Failure::bad(format!("a commit takes durability and through_ms, not {name}")));
+        }
         let Some(ms) = self.query.number("through_ms")? else { return Ok(None) };
         // The answer has to come in its time.
         let most = self.shared.options.limits.answer_timeout / 2;

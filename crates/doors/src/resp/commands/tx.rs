@@ -155,10 +155,13 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     let (store, counts) = (call.door.store.clone(), Arc::clone(&call.door.points));
     if let Some(wait) = through {
         let until = Instant::now() + wait;
+        // What needs no table is in nobody's way.
+        let table = transaction.followed_by().map_err(|error| nothing_changed(&error))?.unwrap_or_default();
+        let turns = call.door.turns_for_table(&table);
         let commit = move |transaction: Transaction, reply: &mut Reply| {
             end_through(transaction, (&store, &counts), &asked, until, reply)
         };
-        let waiting = open::Waiting::to_commit_through(call, transaction, wait, Box::new(commit));
+        let waiting = open::Waiting::to_commit_through(call, transaction, (wait, turns), Box::new(commit));
         call.session.pending = Some(Pending::Within(waiting));
         return Ok(());
     }
@@ -265,13 +268,15 @@ fn end_through(
             let text = format!("BEHIND {} it happened, and its table gets it when it can: {reason}", position.get());
             Err(text.into())
         }
-        Err(NotThrough::Nothing(error)) => {
-            let text = store_error_text(&error);
-            let (code, text) = text.split_once(' ').unwrap_or((&text, ""));
-            Err(format!("{code} nothing was changed: {text}").into())
-        }
+        Err(NotThrough::Nothing(error)) => Err(nothing_changed(&error)),
         Err(unknown) => Err(format!("UNKNOWN {unknown}").into()),
     }
+}
+
+fn nothing_changed(error: &holdfast::Error) -> Fail {
+    let text = store_error_text(error);
+    let (code, text) = text.split_once(' ').unwrap_or((&text, ""));
+    format!("{code} nothing was changed: {text}").into()
 }
 
 /// The one among these that loses least.

@@ -6,6 +6,7 @@
 //! May use: `table`, mysql_async. Must not know: mirrors.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
@@ -21,6 +22,13 @@ const ROWS_MAX: usize = 500;
 const STATEMENT_BYTES_MAX: usize = 4 << 20;
 /// A statement has 65,535 places for values at most.
 const VALUES_MAX: usize = 60_000;
+
+/// What a statement is told that took longer than `max_statement_time`.
+const STATEMENT_TIME_IS_OVER: u16 = 1969;
+/// What a row takes in a statement besides its bytes, at most.
+const ROW_BYTES: usize = 1024;
+/// Steps of fewer bytes fit whatever a server takes.
+const SMALL_BYTES: usize = 256 << 10;
 
 /// Understands the text.
 pub(super) fn parse(target: &str) -> Result<Opts> {
@@ -48,13 +56,16 @@ fn down(error: &mysql_async::Error) -> Error {
 
 fn failure(error: &mysql_async::Error) -> Failure {
     let mysql_async::Error::Server(server) = error else { return Failure::Down(down(error)) };
-    // A deadlock, a time-out of a lock, a shutdown and a killed connection end the transaction, or may have.
-    if matches!(server.code, 1213 | 1205 | 1613 | 1614 | 1053 | 1317 | 1927) {
+    // A deadlock, a time-out of a lock, a shutdown and a killed connection end the transaction, or may have. A table that is gone is made anew by another session.
+    if matches!(server.code, 1213 | 1205 | 1613 | 1614 | 1053 | 1317 | 1927 | 1146 | 1932) {
         return Failure::Down(down(error));
     }
     let error = |kind| Error::new(kind, format!("MariaDB: {}", server.message));
     if is_of_row(server.code, &server.state) {
         return Failure::Row(error(ErrorKind::Invalid));
+    }
+    if server.code == STATEMENT_TIME_IS_OVER {
+        return Failure::Refused(error(ErrorKind::Timeout));
     }
     // Tables, rights, and a column without a default, whose SQLSTATE says nothing: another row would do no better.
     let is_invalid = server.state.starts_with("42") || server.code == 1364;
@@ -110,6 +121,11 @@ fn places(count: usize) -> String {
 
 pub(super) async fn run(connection: &mut Conn, sql: &str) -> Result<()> {
     connection.query_drop(sql).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn limit_statements(connection: &mut Conn, to: Option<Duration>) -> Result<()> {
+    let to = to.map_or("DEFAULT".to_owned(), |to| format!("{:.6}", to.as_secs_f64().max(0.001)));
+    run(connection, &format!("SET SESSION max_statement_time = {to}")).await
 }
 
 pub(super) async fn make_tables(connection: &mut Conn, name: &str, follows: &str, table: &Table) -> Result<()> {
@@ -217,7 +233,20 @@ pub(super) async fn move_bookmark(connection: &mut Conn, name: &str, from: &str,
 
 /// Takes steps of one kind, each key once.
 pub(super) async fn take(connection: &mut Conn, table: &Table, run: &[Step]) -> std::result::Result<(), Failure> {
-    for part in parts(run, 1 + table.columns.len()) {
+    let bytes: usize = run.iter().map(bytes_of).sum();
+    let mut bytes_max = STATEMENT_BYTES_MAX;
+    if bytes > SMALL_BYTES {
+        let packet = packet_bytes_max(connection).await?;
+        if let Some(step) = run.iter().find(|step| bytes_of(step) + ROW_BYTES > packet) {
+            let (key, has) = (step.key(), bytes_of(step));
+            let text = format!(
+                "MariaDB: the row {key} has {has} bytes, and its max_allowed_packet is {packet}: raise that, for the server and for new connections"
+            );
+            return Err(Failure::Row(Error::new(ErrorKind::Invalid, text)));
+        }
+        bytes_max = bytes_max.min(packet / 2);
+    }
+    for part in parts(run, 1 + table.columns.len(), bytes_max) {
         match part.first() {
             Some(Step::Put { .. }) => put(connection, table, part).await?,
             _ => remove(connection, table, part).await?,
@@ -226,19 +255,31 @@ pub(super) async fn take(connection: &mut Conn, table: &Table, run: &[Step]) -> 
     Ok(())
 }
 
-/// Parts that fit into a statement each.
-fn parts(mut run: &[Step], width: usize) -> Vec<&[Step]> {
+/// The largest statement that the server takes.
+async fn packet_bytes_max(connection: &mut Conn) -> Result<usize> {
+    let bytes: Option<u64> =
+        connection.query_first("SELECT @@max_allowed_packet").await.map_err(|error| down(&error))?;
+    Ok(bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
+
+/// Bytes of the values of a step.
+fn bytes_of(step: &Step) -> usize {
+    let row = match step {
+        Step::Put { row, .. } => row.iter().flatten().map(String::len).sum(),
+        Step::Remove { .. } => 0,
+    };
+    step.key().len() + row
+}
+
+/// Parts that fit into a statement each, of about so many bytes.
+fn parts(mut run: &[Step], width: usize, bytes_max: usize) -> Vec<&[Step]> {
     let rows_max = ROWS_MAX.min(VALUES_MAX / width.max(1)).max(1);
     let mut parts = Vec::new();
     while !run.is_empty() {
         let mut bytes = 0;
         let fits = |step: &&Step| {
-            let row = match step {
-                Step::Put { row, .. } => row.iter().flatten().map(String::len).sum(),
-                Step::Remove { .. } => 0,
-            };
-            bytes += step.key().len() + row;
-            bytes <= STATEMENT_BYTES_MAX
+            bytes += bytes_of(step);
+            bytes <= bytes_max
         };
         let count = run.iter().take(rows_max).take_while(fits).count().max(1);
         let (part, rest) = run.split_at(count);
@@ -355,7 +396,9 @@ mod tests {
     #[test]
     fn parts_fit_into_a_statement() {
         let put = |bytes: usize| Step::Put { key: "k".to_owned(), row: vec![Some("x".repeat(bytes)), None] };
-        let lengths = |run: &[Step], width| parts(run, width).iter().map(|part| part.len()).collect::<Vec<_>>();
+        let lengths = |run: &[Step], width| {
+            parts(run, width, STATEMENT_BYTES_MAX).iter().map(|part| part.len()).collect::<Vec<_>>()
+        };
         assert_eq!(lengths(&vec![put(1); 1200], 3), [500, 500, 200]);
         assert_eq!(lengths(&vec![put(1); 30], 6000), [10, 10, 10]);
         assert_eq!(lengths(&[put(3 << 20), put(3 << 20), put(9 << 20), put(1)], 3), [1, 1, 1, 1]);

@@ -3,6 +3,7 @@
 //! May use: `table`, tokio-postgres. Must not know: mirrors.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
 use tokio_postgres::config::SslMode;
@@ -54,7 +55,12 @@ fn failure(error: &tokio_postgres::Error) -> Failure {
     let Some(answer) = error.as_db_error().filter(is_error) else { return Failure::Down(down(error)) };
     // Data, integrity and what triggers say speak of the row; the rest of the database as it is now.
     let code = answer.code().code();
+    // A table or a schema that is gone is made anew by another session.
+    if matches!(code, "42P01" | "3F000") {
+        return Failure::Down(down(error));
+    }
     let kind = match code.get(..2) {
+        _ if matches!(code, "55P03" | "57014") => ErrorKind::Timeout,
         Some("22" | "23" | "42" | "44" | "P0") => ErrorKind::Invalid,
         _ if is_of_row(code) => ErrorKind::Invalid,
         _ => ErrorKind::Unavailable,
@@ -102,6 +108,12 @@ pub(super) async fn begin_session(client: &Client) -> Result<()> {
 
 pub(super) async fn run(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(|error| down(&error))
+}
+
+/// Until the transaction ends, or goes back to a savepoint of before.
+pub(super) async fn limit_statements(client: &Client, to: Option<Duration>) -> Result<()> {
+    let to = to.map_or("DEFAULT".to_owned(), |to| to.as_millis().max(1).to_string());
+    run(client, &format!("SET LOCAL statement_timeout TO {to}")).await
 }
 
 pub(super) async fn make_tables(client: &Client, name: &str, follows: &str, table: &Table) -> Result<()> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ::space::{Change, Query};
+use ::space::{Change, Order, Query};
 
 use super::super::entries::Entry;
 use super::super::locks::{Holder, Mode};
@@ -58,6 +58,27 @@ impl Within<'_> {
             // Others have locked some of them: further ones take their places.
             ask = ask.saturating_mul(2);
         }
+    }
+
+    /// Takes up to `max` entries that match and that nobody else has locked, those that it has written itself last, by looking for all of them at once: one by
+    /// one, each search goes past all that the transaction has taken before. Of a type in an order, and by an id, none: those are taken by [`Within::take`].
+    ///
+    /// # Errors
+    /// As [`Within::take`].
+    pub fn take_many(&mut self, wanted: &Wanted, max: usize) -> Result<Vec<Entry>> {
+        let definition = self.entries.kind.definition();
+        if definition.order != Order::Any || wanted.id.is_some() {
+            return Ok(Vec::new());
+        }
+        wanted.check_unordered("take")?;
+        let found = self.read_many(wanted, ReadLock::Exclusive, max)?;
+        let plain = Wanted { limit: None, query: None, ..wanted.clone() };
+        let mut taken = Vec::with_capacity(found.len());
+        for entry in &found {
+            let by_id = by_id_of(&definition, &plain, &entry.document);
+            taken.extend(self.take(&by_id, &ReadOptions::default())?);
+        }
+        Ok(taken)
     }
 
     /// Changes every entry that matches in place, as this transaction would have it, `max` at the most; returns how many. All are locked

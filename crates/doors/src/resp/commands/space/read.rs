@@ -25,6 +25,10 @@ use crate::through::ReadThrough;
 
 /// How many entries SPACE.MREAD and SPACE.MTAKE return unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
+/// A transaction takes so many at once, and looks then whether they are too large together.
+const TAKEN_AT_ONCE: usize = 64;
+/// A transaction takes so many on the event loop.
+const TAKEN_HERE_MAX: usize = 256;
 
 pub(crate) fn read(call: &mut Call<'_, '_>) -> Answer {
     within::all_or_nothing(call, |call| one(call, Taking::Read))
@@ -247,9 +251,21 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
         return Err(Error::new(ErrorKind::Invalid, "IFEXISTS is for one entry: SPACE.TAKE").into());
     }
     if call.in_exec {
-        let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+        let begins = match () {
+            () if many.count > TAKEN_HERE_MAX => Begins::Elsewhere,
+            () if chosen.is_id || chosen.is_any => Begins::Here,
+            () => begins(&entries, &chosen.wanted)?,
+        };
         return within::run(call, begins, (For::Entry, options.block), move |transaction, reply, patience| {
             let mut taken = Vec::new();
+            while taken.len() < many.count && !many.is_enough(&taken) {
+                let some = TAKEN_AT_ONCE.min(many.count - taken.len());
+                let more = entries.within(transaction).take_many(&chosen.wanted, some)?;
+                if more.is_empty() {
+                    break;
+                }
+                taken.extend(more);
+            }
             while taken.len() < many.count && !many.is_enough(&taken) {
                 // What waits is the first.
                 let wait = if taken.is_empty() { patience.wait(options.block) } else { None };
