@@ -25,6 +25,8 @@ pub(crate) struct Said {
     pub(crate) committed: BTreeSet<TransactionId>,
     /// Those of which it said that they never will be.
     pub(crate) aborted: BTreeSet<TransactionId>,
+    /// Branches that were added when their transaction had been committed without them.
+    pub(crate) late: BTreeSet<Xid>,
     /// Branches of which somebody was told that their resource manager decided by itself.
     pub(crate) reported: BTreeSet<Xid>,
 }

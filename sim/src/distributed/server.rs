@@ -115,6 +115,11 @@ impl World {
             Request::Begin { owner, shared } => Reply::Id(self.next_id(*owner, *shared)),
             Request::Enlist(id, branches) => {
                 let taking = self.show(step, xa.enlist(*id, None, branches))?;
+                if taking == Taking::Part && self.said.committed.contains(id) {
+                    // All that it had was committed and is forgotten: these are no part of it, and will not be committed.
+                    let late = branches.iter().map(|branch| Xid { transaction: *id, branch: branch.clone() });
+                    self.said.late.extend(late);
+                }
                 self.taken(*id, taking)
             }
             Request::Vote(id, branch, vote) => {
