@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use client::{Client as Program, ConnectOptions, Through, TransactionOptions};
 use holdfast::space::{Document, Wanted, WriteOptions};
 use holdfast::{ErrorKind, Position};
-use holdfast_tests::{Client, Random, Server, Value, say, until};
+use holdfast_tests::{Client, Launch, Random, Server, Value, say, until};
+use tempfile::TempDir;
 
 use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA, order};
@@ -57,6 +58,17 @@ fn post_commit(server: &Server, id: i64, total: i64, query: &str) -> (u16, serde
     let (status, answer) = post(server.http(), &path, &format!(r#"{{"operations":[{write}]}}"#));
     assert_eq!(status, 200, "{answer}");
     post(server.http(), &format!("{path}/commit{query}"), "")
+}
+
+/// A server whose mirror follows, and a client of it.
+fn following(postgres: &Postgres) -> (TempDir, Launch, Server, Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, launch) = scene(folder.path(), postgres, "");
+    let server = launch.start();
+    let mut client = server.client();
+    ok(&client.say(DECLARE));
+    assert!(is_said(&server, "and follows"));
+    (folder, launch, server, client)
 }
 
 fn connected(server: &Server) -> Program {
@@ -216,12 +228,7 @@ fn between_the_two_commits_clients_are_told_that_the_table_is_behind() {
     let postgres = Postgres::start(0);
     let gate = Database::connect(&postgres);
     gate.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
-    assert!(is_said(&server, "and follows"));
+    let (_folder, _, server, mut client) = following(&postgres);
     gate.run(GATE);
     let program = connected(&server);
     let behind: [&dyn Fn(&mut Client) -> String; 3] = [
@@ -288,12 +295,7 @@ fn who_gave_up_on_a_locked_row_holds_up_nobody() {
     let postgres = Postgres::start(0);
     let (database, other) = (Database::connect(&postgres), Database::connect(&postgres));
     database.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
-    assert!(is_said(&server, "and follows"));
+    let (_folder, _, server, mut client) = following(&postgres);
     ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
     other.run(r#"BEGIN; SELECT * FROM "order" WHERE id = 1 FOR UPDATE"#);
     for round in 0..3 {
@@ -315,12 +317,7 @@ fn a_table_that_was_dropped_is_made_anew_for_who_writes_through() {
     let postgres = Postgres::start(0);
     let database = Database::connect(&postgres);
     database.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
-    assert!(is_said(&server, "and follows"));
+    let (_folder, _, _server, mut client) = following(&postgres);
     ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
     database.run(r#"DROP TABLE "order""#);
     let through = until(LONG, || {
@@ -482,12 +479,7 @@ fn a_server_stops_though_a_commit_waits_for_its_table() {
     let postgres = Postgres::start(0);
     let gate = Database::connect(&postgres);
     gate.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
-    assert!(is_said(&server, "and follows"));
+    let (_folder, launch, server, mut client) = following(&postgres);
     gate.run(GATE);
     gate.run("SELECT pg_advisory_lock(7)");
     ok(&client.say("TX.BEGIN"));

@@ -175,7 +175,7 @@ impl Asked<'_> {
         shared.transactions.forget(&self.transaction());
         let ended = |failure: Failure| Fault { open: Some(false), ..failure.into() };
         if let Some(wait) = through {
-            return self.commit_through(*open, durability, wait).await.map_err(ended);
+            return self.commit_through(open, durability, wait).await.map_err(ended);
         }
         let act = move |store: &Store| commit(*open, store, &here.points);
         let committed = shared.ask(act).await.map_err(|stalled| ended(stalled.into()))?;
@@ -209,10 +209,16 @@ impl Asked<'_> {
         Err(Failure::bad(format!("through_ms is from 1 to {}", most.as_millis())))
     }
 
-    async fn commit_through(&self, open: Open, durability: Durability, wait: Duration) -> Result<Response, Failure> {
+    async fn commit_through(
+        &self,
+        open: Box<Open>,
+        durability: Durability,
+        wait: Duration,
+    ) -> Result<Response, Failure> {
         let (shared, until) = (self.shared, Instant::now() + wait);
         let turn = timeout(wait, Arc::clone(&shared.table_turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
+            let_go(open);
             return Err(Failure::unavailable(
                 "nothing was changed: too many others wait for their tables; begin again",
             ));
@@ -221,7 +227,7 @@ impl Asked<'_> {
         let act = move |store: &Store| {
             let _turn = turn;
             let left = until.saturating_duration_since(Instant::now());
-            commit_through(open, (store, &here.points), durability, left)
+            commit_through(*open, (store, &here.points), durability, left)
         };
         let (position, behind) = shared.ask(act).await??;
         let mut body = json!({ "position": format!("{:016x}", position.get()) });

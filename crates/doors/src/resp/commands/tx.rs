@@ -257,7 +257,10 @@ fn end_through(
         counts.batches.fetch_add(1, Relaxed);
     }
     // What was read may be newer than what was changed. Durable enough to be told, whether it went well or not.
-    store.wait(seen, most_careful(asked))?;
+    store.wait(seen, most_careful(asked)).map_err(|error| match position {
+        Position::ZERO => Fail::Store(error),
+        _ => format!("UNKNOWN it happened, and may not last: {error}").into(),
+    })?;
     match committed {
         Ok(_) => {
             reply.unsigned(position.get());
