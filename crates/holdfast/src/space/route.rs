@@ -35,6 +35,16 @@ pub(crate) fn of_value<'a>(inner: &'a Inner, space: &str, value: &Value) -> Resu
     Ok(by_hash(inner, space_hash(space) ^ id_hash(value).unwrap_or(0)))
 }
 
+/// The partition of all entries of a type that lie together.
+pub(crate) fn of_type<'a>(inner: &'a Inner, definition: &Definition) -> Result<&'a Partition> {
+    if is_single(definition) {
+        return at(inner, definition, None);
+    }
+    let text =
+        format!("entries of the type {} lie in partitions: run it by a routing value, or in all", definition.name);
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
 fn space_hash(space: &str) -> u64 {
     base::hash64(space.as_bytes()).rotate_left(1)
 }

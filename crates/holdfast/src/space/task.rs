@@ -107,6 +107,33 @@ impl Space {
         let inner = self.store.inner();
         inner.check_open()?;
         let partition = route::of_value(inner, &self.name, routing)?;
+        self.run_in(partition, durability, task)
+    }
+
+    /// Runs a task where the entries of a type lie that lie together: no routing value leads there. The answer comes when what it changed is as
+    /// durable as asked.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such type, or its entries do not lie together; those of the task, and then nothing has happened.
+    pub fn execute_beside<T>(
+        &self,
+        type_name: &str,
+        durability: Option<Durability>,
+        task: impl FnOnce(&mut Task<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let entries = self.entries(type_name)?;
+        let partition = route::of_type(inner, &entries.definition())?;
+        self.run_in(partition, durability, task)
+    }
+
+    fn run_in<T>(
+        &self,
+        partition: &Partition,
+        durability: Option<Durability>,
+        task: impl FnOnce(&mut Task<'_>) -> Result<T>,
+    ) -> Result<T> {
         let shown = self.run(partition, false, task)?;
         self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
         Ok(shown.value)

@@ -105,19 +105,21 @@ fn a_batch_keeps_what_is_unique_and_may_pass_it_on() {
     users.within(&mut late).write(&email(5, "c"), &upsert()).unwrap();
     users.write(&email(6, "c"), &upsert()).unwrap();
     is_refused("email", late.commit(Durability::Written));
-    // A task of all partitions, as no routing value leads to this one.
-    let passed = store.space("s").execute_all(
-        None,
-        |task| {
-            let Some(old) = task.get("user", 6)? else { return Ok(0) };
-            task.take("user", 6)?;
-            task.write("user", &email(7, "c"), &upsert())?;
-            Ok(i32::from(old.document.get("email") == Some(ValueRef::String("c"))))
-        },
-        |a, b| a + b,
-    );
-    assert_eq!(passed.unwrap(), 1);
+    // So may a task, where they lie.
+    let space = store.space("s");
+    let passed = space.execute_beside("user", None, |task| {
+        let old = task.take("user", 6)?;
+        task.write("user", &email(7, "c"), &upsert())?;
+        Ok(old.and_then(|old| old.document.get("email").map(ValueRef::to_value)))
+    });
+    assert_eq!(passed.unwrap(), Some("c".into()));
     is_refused("email", users.write(&email(8, "c"), &upsert()));
+    is_refused("email", space.execute_beside("user", None, |task| task.write("user", &email(8, "c"), &upsert())));
+    space.declare(Definition::new("s", "spread")).unwrap();
+    for (name, says) in [("spread", "lie in partitions"), ("none", "no type none")] {
+        let error = space.execute_beside(name, None, |_| Ok(())).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(says), "{error}");
+    }
 }
 
 #[test]
@@ -285,4 +287,16 @@ fn where_entries_lie_is_said_once_and_makes_sense() {
         assert!(entries.take(&Wanted::all(), &now()).unwrap().is_some());
         entries.write(&user(r#"{"id":2,"email":"a"}"#), &upsert()).unwrap();
     }
+    // A task is one batch there, in the order of its writing.
+    let told = space.execute_beside("queue", None, |task| {
+        for id in [9, 3, 7] {
+            task.write("queue", &user(&format!(r#"{{"id":{id}}}"#)), &upsert())?;
+        }
+        task.take("queue", 2)?;
+        task.read("queue", &Wanted::all(), 10)
+    });
+    assert_eq!(told.unwrap().iter().map(id).collect::<Vec<_>>(), [9, 3, 7]);
+    let queue = space.entries("queue").unwrap();
+    let taken = std::iter::from_fn(|| queue.take(&Wanted::all(), &now()).unwrap());
+    assert_eq!(taken.map(|entry| id(&entry)).collect::<Vec<_>>(), [9, 3, 7]);
 }
