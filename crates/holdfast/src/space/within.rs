@@ -365,15 +365,20 @@ impl Within<'_> {
             return Ok(None);
         }
         let others = self.others(wanted);
-        if let Some(was) = &own.was {
+        let is_before = |first: &Granted| {
+            let is_later = |was: &Stored| first.partition == own.partition && first.entry.sequence < was.sequence;
+            own.was.as_ref().is_none_or(is_later)
+        };
+        if own.was.is_some() {
             let only_reads = Purpose::Read(purpose.holder());
             let first = self.entries.find_or_wait(&others, &ReadOptions::default(), only_reads)?;
-            let is_before = |first: &Granted| first.partition == own.partition && first.entry.sequence < was.sequence;
             if !first.as_ref().is_some_and(is_before) {
                 return Ok(None);
             }
         }
-        self.entries.find_or_wait(&others, &ReadOptions::default(), purpose)
+        // Somebody may have the one that was seen, and the next be behind its own.
+        let granted = self.entries.find_or_wait(&others, &ReadOptions::default(), purpose)?;
+        Ok(granted.filter(is_before))
     }
 
     /// Reads an entry, as this transaction would have it; locked as asked.

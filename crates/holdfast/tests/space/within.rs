@@ -447,5 +447,22 @@ fn many_are_taken_at_once() {
     transaction.commit(Durability::Written).unwrap();
     drop(other);
     assert_eq!(orders.count(&of_ada).unwrap(), 1);
+    // In turn, where there is one.
+    let jobs =
+        store.space("shop").declare(Definition { order: Order::Fifo, ..Definition::new("shop", "job") }).unwrap();
+    for id in [5, 1, 4, 2, 3, 9, 8] {
+        jobs.write(&order(id, "ada", 0), &upsert()).unwrap();
+    }
+    let mut other = store.begin();
+    assert_eq!(jobs.within(&mut other).take(&Wanted::all(), &now()).unwrap().map(|it| id(&it)), Some(5));
+    let mut transaction = store.begin();
+    let mut within = jobs.within(&mut transaction);
+    let taken = within.take_many(&Wanted::all(), 4).unwrap();
+    assert_eq!(taken.iter().map(id).collect::<Vec<_>>(), [1, 4, 2, 3]);
+    within.write(&order(9, "bob", 0), &upsert()).unwrap();
+    assert_eq!(within.take_many(&Wanted::all(), 4).unwrap(), [], "its own may be before");
+    assert_eq!(within.take(&Wanted::all(), &now()).unwrap().map(|it| id(&it)), Some(9));
+    let rest = within.take_many(&Wanted::all(), 4).unwrap();
+    assert_eq!(rest.iter().map(id).collect::<Vec<_>>(), [8]);
     assert_eq!(orders.count(&Wanted::all()).unwrap(), 20);
 }

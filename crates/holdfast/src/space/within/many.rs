@@ -61,13 +61,19 @@ impl Within<'_> {
     }
 
     /// Takes up to `max` entries that match and that nobody else has locked, those that it has written itself last, by looking for all of them at once: one by
-    /// one, each search goes past all that the transaction has taken before. Of a type in an order, and by an id, none: those are taken by [`Within::take`].
+    /// one, each search goes past all that the transaction has taken before. None by an id, of a type in groups, and of a first-in first-out one as long as this
+    /// transaction has entries of its own there, whose turn may be before: those are taken by [`Within::take`].
     ///
     /// # Errors
     /// As [`Within::take`].
     pub fn take_many(&mut self, wanted: &Wanted, max: usize) -> Result<Vec<Entry>> {
         let definition = self.entries.kind.definition();
-        if definition.order != Order::Any || wanted.id.is_some() {
+        let is_one_by_one = match definition.order {
+            Order::Any => false,
+            Order::Fifo => !self.own_all(wanted).is_empty(),
+            Order::Groups(_) => true,
+        };
+        if is_one_by_one || wanted.id.is_some() {
             return Ok(Vec::new());
         }
         wanted.check_unordered("take")?;
