@@ -357,6 +357,13 @@ fn a_row_that_is_larger_than_a_packet_is_refused_by_itself() {
     orders.write(&document(3, 2 << 20), &WriteOptions::default()).unwrap();
     let trouble = until(LONG, || running.stats().trouble);
     assert!(trouble.as_ref().is_some_and(|told| told.contains("max_allowed_packet")), "{trouble:?}");
+    // Nor can it be set aside, which says the same.
+    running.stop();
+    let mapping = DocumentTable::of(&orders.definition(), IdKind::Integer).in_mariadb();
+    let options = MirrorOptions { refused: grid::Refused::SetAside, ..quick(address(&mariadb)) };
+    let running = Mirror::start(&orders, Arc::new(mapping), options).unwrap();
+    let trouble = until(LONG, || running.stats().trouble);
+    assert!(trouble.as_ref().is_some_and(|told| told.contains("cannot be set aside")), "{trouble:?}");
     database.run(&["SET GLOBAL max_allowed_packet = 16777216"]);
     assert!(running.flush(LONG), "{:?}", running.stats());
     assert_eq!(database.table().len(), 102);

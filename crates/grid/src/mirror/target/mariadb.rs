@@ -183,6 +183,18 @@ pub(super) async fn make_refused(connection: &mut Conn) -> Result<()> {
 }
 
 pub(super) async fn set_aside(connection: &mut Conn, name: &str, rows: &[RefusedRow]) -> Result<()> {
+    let bytes_of = |row: &RefusedRow| row.key.len() + row.reason.len() + row.document.as_ref().map_or(0, String::len);
+    let bytes: usize = rows.iter().map(|row| bytes_of(row) + ROW_BYTES).sum();
+    if bytes > SMALL_BYTES {
+        let packet = packet_bytes_max(connection).await?;
+        if bytes > packet {
+            let text = format!(
+                "MariaDB: what its table refuses cannot be set aside, because it has {bytes} bytes and max_allowed_packet is {packet}: raise that, for the \
+                 server and for new connections"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+    }
     let places = vec!["(?, ?, ?, ?, ?, ?)"; rows.len()].join(", ");
     let sql =
         format!("INSERT INTO holdfast_refused (mirror, bookmark, number, row_key, document, reason) VALUES {places}");
