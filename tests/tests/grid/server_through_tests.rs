@@ -88,13 +88,8 @@ fn the_table_has_what_clients_were_answered() {
     let postgres = Postgres::start(0);
     let database = Database::connect(&postgres);
     database.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
+    let (_folder, _, server, mut client) = following(&postgres);
     ok(&client.say("SPACE.DECLARE shop note"));
-    assert!(is_said(&server, "and follows"));
     let program = connected(&server);
     for round in 0..10 {
         let total = round * 10;
@@ -264,13 +259,8 @@ fn another_lease_needs_no_table() {
     let postgres = Postgres::start(0);
     let database = Database::connect(&postgres);
     database.run(SCHEMA);
-    let folder = tempfile::tempdir().unwrap();
-    let (_, launch) = scene(folder.path(), &postgres, "");
-    let server = launch.start();
-    let mut client = server.client();
-    ok(&client.say(DECLARE));
+    let (_folder, _, server, mut client) = following(&postgres);
     ok(&client.say("SPACE.DECLARE shop other"));
-    assert!(is_said(&server, "and follows"));
     ok(&commit(&mut client, 1, 10, "THROUGH 60000"));
     for more in ["", r#"SPACE.WRITE shop other {"id":"a"}"#, r#"SPACE.CHANGE shop order 1 SET total 11"#] {
         ok(&client.say("TX.BEGIN"));

@@ -173,12 +173,21 @@ impl Target {
         }
     }
 
-    /// Has each statement from here on end after so long, or, with `None`, when the database wants it to. What ends so is `Refused` with `Timeout`.
-    pub(super) async fn limit_statements(&mut self, to: Option<Duration>) -> Result<()> {
+    /// Sets a savepoint, and has each statement from there on end after so long: what ends so is `Refused` with `Timeout`.
+    pub(super) async fn savepoint_within(&mut self, savepoint: &str, limit: Duration) -> Result<()> {
         match self {
-            Self::Postgres(client) => postgres::limit_statements(client, to).await,
-            Self::MariaDb(connection) => mariadb::limit_statements(connection, to).await,
+            Self::Postgres(client) => postgres::savepoint_within(client, savepoint, limit).await,
+            Self::MariaDb(connection) => mariadb::savepoint_within(connection, savepoint, limit).await,
         }
+    }
+
+    /// Has statements end when the database wants them to, again.
+    pub(super) async fn unlimit(&mut self) -> Result<()> {
+        self.run(match self {
+            Self::Postgres(_) => "SET LOCAL statement_timeout TO DEFAULT",
+            Self::MariaDb(_) => "SET SESSION max_statement_time = DEFAULT",
+        })
+        .await
     }
 
     /// Makes the tables that are not there. A mirror whose table is to be made begins anew: its bookmark goes before that.

@@ -305,9 +305,9 @@ impl Shared {
         target.run("SAVEPOINT holdfast_all").await?;
         let (mut positions, mut taken) = (BTreeSet::new(), Vec::new());
         for request in requests.iter().filter(|request| request.is_waiting()) {
-            target.run("SAVEPOINT holdfast_one").await?;
             // A row that somebody else has locked holds up its own caller, and those who come later for no longer than he waits.
-            target.limit_statements(Some(request.until.saturating_duration_since(Instant::now()))).await?;
+            let left = request.until.saturating_duration_since(Instant::now());
+            target.savepoint_within("holdfast_one", left).await?;
             let committed = match target.apply_checked(table, &request.steps).await {
                 Ok(()) => request.commit(),
                 Err(Failure::Row(error) | Failure::Refused(error)) => {
@@ -326,7 +326,7 @@ impl Shared {
                 None => target.run("ROLLBACK TO SAVEPOINT holdfast_one").await?,
             }
         }
-        target.limit_statements(None).await?;
+        target.unlimit().await?;
         let Some(last) = positions.last() else { return target.run("ROLLBACK").await };
         hear_up_to(*last, follower)?;
         let Some(to) = follower.pending.last().map(|notice| notice.bookmark) else {

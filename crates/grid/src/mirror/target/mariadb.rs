@@ -123,9 +123,11 @@ pub(super) async fn run(connection: &mut Conn, sql: &str) -> Result<()> {
     connection.query_drop(sql).await.map_err(|error| down(&error))
 }
 
-pub(super) async fn limit_statements(connection: &mut Conn, to: Option<Duration>) -> Result<()> {
-    let to = to.map_or("DEFAULT".to_owned(), |to| format!("{:.6}", to.as_secs_f64().max(0.001)));
-    run(connection, &format!("SET SESSION max_statement_time = {to}")).await
+/// The limit lasts until it is taken away.
+pub(super) async fn savepoint_within(connection: &mut Conn, savepoint: &str, limit: Duration) -> Result<()> {
+    run(connection, &format!("SAVEPOINT {savepoint}")).await?;
+    let seconds = limit.as_secs_f64().max(0.001);
+    run(connection, &format!("SET SESSION max_statement_time = {seconds:.6}")).await
 }
 
 pub(super) async fn make_tables(connection: &mut Conn, name: &str, follows: &str, table: &Table) -> Result<()> {

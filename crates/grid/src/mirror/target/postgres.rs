@@ -110,10 +110,10 @@ pub(super) async fn run(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(|error| down(&error))
 }
 
-/// Until the transaction ends, or goes back to a savepoint of before.
-pub(super) async fn limit_statements(client: &Client, to: Option<Duration>) -> Result<()> {
-    let to = to.map_or("DEFAULT".to_owned(), |to| to.as_millis().max(1).to_string());
-    run(client, &format!("SET LOCAL statement_timeout TO {to}")).await
+/// The limit lasts until the transaction ends, or goes back to the savepoint.
+pub(super) async fn savepoint_within(client: &Client, savepoint: &str, limit: Duration) -> Result<()> {
+    let ms = limit.as_millis().max(1);
+    run(client, &format!("SAVEPOINT {savepoint}; SET LOCAL statement_timeout TO {ms}")).await
 }
 
 pub(super) async fn make_tables(client: &Client, name: &str, follows: &str, table: &Table) -> Result<()> {
