@@ -142,7 +142,7 @@ impl Thread {
             last_error::set("a resource manager is working outside of transactions".to_owned());
             return TX_OUTSIDE;
         }
-        manager.recover_when_in_doubt();
+        manager.recover_when_due();
         let answer = self.start(&manager);
         if answer == TX_OK {
             self.state = state;
@@ -182,10 +182,8 @@ impl Thread {
             (_, Some(Outcome::Mixed)) => TX_MIXED,
             (_, Some(Outcome::Hazard | Outcome::Unknown)) => TX_HAZARD,
         };
-        match outcome {
-            None => self.unfinished = Some((drive, parts)),
-            Some(_) if drive.is_pending() => manager.leave_in_doubt(),
-            Some(_) => {}
+        if outcome.is_none() {
+            self.unfinished = Some((drive, parts));
         }
         self.go_on(&manager, answer)
     }
@@ -278,9 +276,6 @@ impl Thread {
         let resources = resources(manager, &parts);
         let means = Means { decisions: &*manager.decisions, durability: manager.durability, resources: &resources };
         drive.run(&means, Until::Completed);
-        if drive.is_pending() {
-            manager.leave_in_doubt();
-        }
     }
 
     /// A new transaction with every resource manager that does not register by itself.

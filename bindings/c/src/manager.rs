@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,8 +29,6 @@ pub(crate) struct Manager {
     /// What a transaction may take when the program says nothing.
     pub(crate) timeout: Option<Duration>,
     last_recovery: Mutex<Option<Instant>>,
-    /// Whether a branch of this process was left to recovery.
-    in_doubt: AtomicBool,
 }
 
 /// What a round of recovery found and did.
@@ -52,13 +49,7 @@ impl Manager {
         durability: Option<Durability>,
         timeout: Option<Duration>,
     ) -> Self {
-        let (last_recovery, in_doubt) = (Mutex::default(), AtomicBool::new(false));
-        Self { decisions, durability, resources, timeout, last_recovery, in_doubt }
-    }
-
-    /// Notes that a branch was left to recovery: the next round comes with the next transaction.
-    pub(crate) fn leave_in_doubt(&self) {
-        self.in_doubt.store(true, Ordering::Relaxed);
+        Self { decisions, durability, resources, timeout, last_recovery: Mutex::default() }
     }
 
     /// Recovers when nobody did for a while. For this, all resource managers must be open in this thread.
@@ -75,22 +66,10 @@ impl Manager {
         self.recover();
     }
 
-    /// The same, when a branch is known to be in doubt.
-    pub(crate) fn recover_when_in_doubt(&self) {
-        if self.in_doubt.load(Ordering::Relaxed) {
-            self.recover_when_due();
-        }
-    }
-
     /// Asks every resource manager what is in doubt, and the coordinator what to do with it.
     pub(crate) fn recover(&self) -> Recovered {
         let resources: Vec<&dyn Resource> = self.resources.iter().map(|resource| resource as &dyn Resource).collect();
-        self.in_doubt.store(false, Ordering::Relaxed);
-        let recovered = recover(&*self.decisions, &resources);
-        if recovered.left > 0 || recovered.unreachable > 0 {
-            self.leave_in_doubt();
-        }
-        recovered
+        recover(&*self.decisions, &resources)
     }
 }
 
@@ -99,10 +78,12 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
     let mut recovered = Recovered::default();
     let mut found = Vec::new();
     for (place, resource) in resources.iter().enumerate() {
+        last_error::clear();
         match resource.prepared() {
             Ok(xids) => found.extend(xids.into_iter().map(|xid| Found { place, resource: *resource, xid })),
             Err(code) => {
-                tracing::warn!(branch = %resource.branch(), answer = %code, "cannot ask what is in doubt");
+                let branch = resource.branch();
+                last_error::set_with_reason(&format!("`{branch}` cannot be asked what is in doubt: {code}"));
                 recovered.unreachable += 1;
             }
         }
@@ -117,7 +98,8 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
     let verdicts: BTreeMap<TransactionId, Verdict> = match decisions.verdicts(&ids) {
         Ok(verdicts) => ids.into_iter().zip(verdicts).collect(),
         Err(error) => {
-            tracing::warn!(%error, "cannot ask the coordinator what to do with {} branches", found.len());
+            let count = found.len();
+            last_error::set(format!("the coordinator cannot be asked what to do with {count} branches: {error}"));
             recovered.unreachable += 1;
             recovered.left += found.len() as u64;
             return recovered;
@@ -166,7 +148,8 @@ fn asked_last(
             match resource.settle(last, &[*id]) {
                 Ok(settled) => answers.extend(settled.unwrap_or_default()),
                 Err(error) => {
-                    tracing::warn!(branch = %resource.branch(), %error, "cannot ask what the last resource decided");
+                    let branch = resource.branch();
+                    last_error::set(format!("`{branch}` cannot be asked what the last resource decided: {error}"));
                     recovered.unreachable += 1;
                 }
             }

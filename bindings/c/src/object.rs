@@ -57,6 +57,12 @@ pub(crate) struct TxObject {
     deadline: Option<Instant>,
 }
 
+/// A transaction that did not begin on all connections: what to end, and what to tell the program.
+struct Refused {
+    tx: TxObject,
+    answer: c_int,
+}
+
 /// What a program is to a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -108,7 +114,11 @@ impl TmObject {
         let timeout = timeout.or(self.manager.timeout);
         let id = self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told(&error))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.enter(id, Role::Decides, deadline)
+        self.enter(id, Role::Decides, deadline).map_err(|refused| {
+            let mut tx = refused.tx;
+            tx.rollback();
+            refused.answer
+        })
     }
 
     /// Takes part in a transaction of another program.
@@ -124,7 +134,15 @@ impl TmObject {
             let names: Vec<BranchName> = self.connections.borrow().iter().map(|own| own.branch().clone()).collect();
             self.manager.decisions.enlist(id, &names).map_err(|error| told(&error))?;
         }
-        self.enter(id, role, None)
+        self.enter(id, role, None).map_err(|refused| {
+            let mut tx = refused.tx;
+            match role {
+                // It is among those that are waited for already.
+                Role::Votes => drop(tx.rollback()),
+                Role::Decides => tx.give_up(),
+            }
+            refused.answer
+        })
     }
 
     fn refuse_when_busy(&self) -> Option<c_int> {
@@ -132,7 +150,7 @@ impl TmObject {
         self.busy.borrow().then(|| last_error::refuse(TX_PROTOCOL_ERROR, why))
     }
 
-    fn enter(self: &Rc<Self>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Result<TxObject, c_int> {
+    fn enter(self: &Rc<Self>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Result<TxObject, Refused> {
         let resources = self.connections.borrow().clone();
         let mut tx = TxObject { tm: Rc::clone(self), id, resources: Vec::new(), role, phase: Phase::Active, deadline };
         *self.busy.borrow_mut() = true;
@@ -145,8 +163,7 @@ impl TmObject {
                     resource.branch(),
                     code(answer)
                 ));
-                tx.rollback();
-                return Err(if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR });
+                return Err(Refused { tx, answer: if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR } });
             }
             tx.resources.push(resource);
         }
@@ -210,6 +227,15 @@ impl TxObject {
             Some(Outcome::Hazard | Outcome::Unknown) => TX_HAZARD,
             None | Some(Outcome::Committed) => TX_COMMITTED,
         }
+    }
+
+    /// Rolls back what was begun here, and says so to nobody: others go on.
+    fn give_up(&mut self) {
+        self.leave_branches(TMFAIL);
+        let resources = self.resources();
+        let means = self.means(&resources);
+        Drive::rollback(self.id, &resources, OtherWork::Nothing).run(&means, Until::Completed);
+        self.leave(Phase::Over);
     }
 
     /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.

@@ -8,9 +8,17 @@
 //! A savepoint, and going back to one, leave it where it is. `RESET ALL` in the middle of a branch removes it: a branch that
 //! cannot be told from another is not committed either.
 //!
-//! May use: `xa`. Must not know: connections.
+//! A branch of a transaction with a deadline also says how long its session may be idle in it: a program that hangs keeps its locks
+//! no longer than it may commit. It is said by `SET LOCAL`, which takes no snapshot, so that `SET TRANSACTION` may come next.
+//!
+//! May use: `xa`, the system's clock. Must not know: connections.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xa::Xid;
+
+/// The least time to be idle in: deadlines are of the coordinator's clock, and this program's may be ahead of it.
+const IDLE_MIN: Duration = Duration::from_secs(10);
 
 /// What the error says. PostgreSQL translates its errors, but not what they quote.
 const WORDS: &str = "the branch is not open any more, and another transaction may be: the program ended it itself";
@@ -24,7 +32,20 @@ impl PostgresMark<'_> {
     #[must_use]
     pub fn begin(self) -> String {
         // The text of an id has no character that means something in a string literal.
-        format!("BEGIN; SET LOCAL holdfast.branch = '{}'", self.0)
+        format!("BEGIN; {}SET LOCAL holdfast.branch = '{}'", self.idle(SystemTime::now()), self.0)
+    }
+
+    /// Says how long the session may be idle in the branch, when the transaction has a deadline.
+    fn idle(self, now: SystemTime) -> String {
+        let deadline_ms = self.0.transaction.deadline_ms;
+        if deadline_ms == 0 {
+            return String::new();
+        }
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = Duration::from_millis(deadline_ms).saturating_sub(now).max(IDLE_MIN);
+        // What PostgreSQL takes at the most, 24 days.
+        let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+        format!("SET LOCAL idle_in_transaction_session_timeout = {left_ms}; ")
     }
 
     /// Does this as long as the transaction is the branch's; otherwise it is an error.
@@ -51,7 +72,26 @@ impl PostgresMark<'_> {
 #[cfg(test)]
 mod tests {
     use super::{PostgresMark, WORDS};
+    use std::time::{Duration, UNIX_EPOCH};
     use xa::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
+
+    #[test]
+    fn the_session_may_be_idle_until_the_deadline() {
+        let now = Duration::from_secs(1_000_000);
+        let idle = |deadline_ms: u64| {
+            let (coordinator, owner) = (CoordinatorId(1), OwnerId(2));
+            let transaction =
+                TransactionId { coordinator, owner, sequence: 3, deadline_ms, shared: false, last_resource: None };
+            let xid = Xid { transaction, branch: BranchName::new("bank").unwrap() };
+            PostgresMark(&xid).idle(UNIX_EPOCH + now)
+        };
+        let wanted = |ms: u64| format!("SET LOCAL idle_in_transaction_session_timeout = {ms}; ");
+        assert_eq!(idle(0), "", "a transaction without a deadline");
+        assert_eq!(idle(1_000_030_000), wanted(30_000));
+        assert_eq!(idle(1_000_000_001), wanted(10_000), "a clock may be ahead of the coordinator's");
+        assert_eq!(idle(5), wanted(10_000));
+        assert_eq!(idle((1 << 48) - 1), wanted(2_147_483_647));
+    }
 
     #[test]
     fn only_the_question_itself_says_that_it_is_another_transaction() {

@@ -45,6 +45,28 @@ async fn real_databases_take_part_in_transactions() {
     prepared_branches_survive_a_restart_of_their_database(&mut setting).await;
     neighbours_are_left_alone(&setting).await;
     branches_that_changed_nothing_drop_out_when_they_may_be_asked(&setting).await;
+    a_session_may_be_idle_in_a_branch_until_the_deadline(&setting).await;
+}
+
+/// A program that hung between two statements kept its locks for ever, whatever deadline its transaction had.
+async fn a_session_may_be_idle_in_a_branch_until_the_deadline(setting: &Setting) {
+    let clients = setting.reach.connect().await.unwrap();
+    let idle_ms = async || -> i32 {
+        let setting = "SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'";
+        clients.postgres.query_one(setting, &[]).await.unwrap().get(0)
+    };
+    for (timeout, least, most) in [(None, 0, 0), (Some(Duration::from_secs(3600)), 3_000_000, 3_600_000)] {
+        let mut transaction = setting.coordinator.begin(Begin { timeout, ..Begin::default() }).unwrap();
+        let xid = transaction.xid("idle").unwrap();
+        let branch = PostgresBranch::start(&clients.postgres, xid).await.unwrap();
+        transaction.enlist(&name("idle"), branch).await.unwrap();
+        // A statement that takes a snapshot would forbid this.
+        clients.postgres.batch_execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").await.unwrap();
+        let idle = idle_ms().await;
+        assert!((least..=most).contains(&idle), "{idle}");
+        transaction.commit().await.unwrap();
+        assert_eq!(idle_ms().await, 0, "it is the branch's alone");
+    }
 }
 
 /// The branch's name is taken in PostgreSQL, so that nothing can be prepared under it: what commits all the same dropped out.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tm::{BranchName, ErrorKind, OwnerId, Sharing, TransactionId, XaCode, Xid};
 
 use super::scene::{COORDINATOR, Memory};
-use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RDONLY, XAER_ASYNC, XidData};
+use crate::abi::{TX_ERROR, TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RDONLY, XAER_ASYNC, XAER_RMERR, XidData};
 use crate::manager::Manager;
 use crate::object::{Role, TmObject};
 use crate::resource::{Collected, Resource, Verb};
@@ -18,7 +18,8 @@ use crate::resource::{Collected, Resource, Verb};
 struct Obedient {
     branch: BranchName,
     asked: RefCell<Vec<Verb>>,
-    /// Its answer to prepare.
+    /// Its answer to a branch that begins, and to prepare.
+    start: Cell<c_int>,
     vote: Cell<c_int>,
 }
 
@@ -37,7 +38,11 @@ impl Resource for Obedient {
 
     fn call(&self, verb: Verb, _: &XidData, _: c_long) -> c_int {
         self.asked.borrow_mut().push(verb);
-        if verb == Verb::Prepare { self.vote.get() } else { XA_OK }
+        match verb {
+            Verb::Start => self.start.get(),
+            Verb::Prepare => self.vote.get(),
+            _ => XA_OK,
+        }
     }
 
     fn complete(&self, _: c_int, _: Collected) -> c_int {
@@ -60,7 +65,8 @@ impl Program {
         let memory = Arc::new(Memory::default());
         let tm = Rc::new(TmObject::new(Arc::new(Manager::new(memory.clone(), Vec::new(), None, None))));
         let branch = BranchName::new("database").unwrap();
-        let connection = Rc::new(Obedient { branch, asked: RefCell::default(), vote: Cell::new(XA_OK) });
+        let (start, vote) = (Cell::new(XA_OK), Cell::new(XA_OK));
+        let connection = Rc::new(Obedient { branch, asked: RefCell::default(), start, vote });
         assert_eq!(tm.add(connection.clone()), TX_OK);
         Self { memory, tm, connection }
     }
@@ -130,6 +136,32 @@ fn a_part_that_changed_nothing_is_over_when_it_has_voted() {
         assert_eq!(tx.finish(Duration::ZERO), Some(TX_PROTOCOL_ERROR), "it is over");
         assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Prepare]);
     }
+}
+
+/// The coordinator was told to roll back, and what the first program had done was lost, although the call said that it may
+/// be made again later.
+#[test]
+fn a_transaction_that_cannot_be_resumed_now_can_be_later() {
+    let program = Program::new();
+    let other = Rc::new(Obedient {
+        branch: BranchName::new("queue").unwrap(),
+        asked: RefCell::default(),
+        start: Cell::new(XAER_RMERR),
+        vote: Cell::new(XA_OK),
+    });
+    assert_eq!(program.tm.add(other.clone()), TX_OK);
+    assert_eq!(program.tm.take_part(shared(1), Role::Decides).err(), Some(TX_ERROR));
+    assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Rollback], "what had begun is ended");
+    assert!(program.memory.aborted.lock().unwrap().is_empty());
+
+    other.start.set(XA_OK);
+    let mut tx = program.tm.take_part(shared(1), Role::Decides).ok().unwrap();
+    assert_eq!(tx.commit(), TX_OK);
+
+    // Who joins is waited for: the others are told.
+    other.start.set(XAER_RMERR);
+    assert_eq!(program.tm.take_part(shared(1), Role::Votes).err(), Some(TX_ERROR));
+    assert_eq!(*program.memory.aborted.lock().unwrap(), [shared(1)]);
 }
 
 /// It cleared the mark of the active transaction, and a third could begin in the midst of it.

@@ -33,6 +33,7 @@ pub(super) struct Memory {
     pub(super) done: Mutex<Vec<(TransactionId, Learned)>>,
     /// What the next commit answers, when it is to fail.
     pub(super) refusal: Mutex<Option<ErrorKind>>,
+    pub(super) aborted: Mutex<Vec<TransactionId>>,
     /// Whether aborts are refused although nothing is decided: to a user without rights, for example.
     pub(super) refuses_aborts: Mutex<bool>,
     /// What votes are answered, when they are to fail.
@@ -86,6 +87,7 @@ impl Decisions for Memory {
     }
 
     fn abort(&self, id: TransactionId) -> Result<()> {
+        self.aborted.lock().unwrap().push(id);
         let decided = self.decided.lock().unwrap().contains_key(&id);
         let refused = Error { kind: ErrorKind::Invalid, text: "it is committed".to_owned() };
         if decided || *self.refuses_aborts.lock().unwrap() { Err(refused) } else { Ok(()) }
