@@ -65,7 +65,7 @@ pub enum AtLimit {
     /// The write is refused.
     #[default]
     Refuse,
-    /// The entries that were not read or written for longest go.
+    /// The entries that were not written, or read one by one outside of transactions, for longest go.
     Evict,
 }
 
