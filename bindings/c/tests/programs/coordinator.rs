@@ -11,6 +11,8 @@ use std::thread;
 #[derive(Default)]
 struct Table {
     connections: u64,
+    /// Connections that are still read from.
+    open: u64,
     owners: u64,
     ended: BTreeSet<u64>,
     /// Branches that do not know of the decision so far.
@@ -47,9 +49,16 @@ impl Coordinator {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Decisions that some branch does not know of.
+    /// Decisions that some branch does not know of, when the programs have ended: what they said last waits for no answer.
     pub(crate) fn undone(&self) -> usize {
-        self.table.lock().unwrap().decided.len()
+        loop {
+            let table = self.table.lock().unwrap();
+            if table.open == 0 {
+                return table.decided.len();
+            }
+            drop(table);
+            thread::yield_now();
+        }
     }
 
     /// Connections that were made, and owners that were opened, so far.
@@ -71,7 +80,11 @@ impl Coordinator {
 }
 
 fn serve(stream: &TcpStream, table: &Mutex<Table>) {
-    table.lock().unwrap().connections += 1;
+    {
+        let mut table = table.lock().unwrap();
+        table.connections += 1;
+        table.open += 1;
+    }
     let mut own = Vec::new();
     let mut to = stream.try_clone().unwrap();
     let mut from = BufReader::new(stream);
@@ -86,7 +99,9 @@ fn serve(stream: &TcpStream, table: &Mutex<Table>) {
             break;
         }
     }
-    table.lock().unwrap().ended.extend(own);
+    let mut table = table.lock().unwrap();
+    table.ended.extend(own);
+    table.open -= 1;
 }
 
 fn answer(table: &mut Table, words: &[&str], own: &mut Vec<u64>) -> String {

@@ -39,7 +39,7 @@ fn run(command: &mut Command) {
 fn until(what: &str, mut ask: impl FnMut() -> bool) {
     let started = Instant::now();
     while !ask() {
-        assert!(started.elapsed() < PATIENCE, "{what} does not come up");
+        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -124,14 +124,23 @@ impl Server {
     fn start(folder: TempDir, mut command: Command, is_ready: fn(&Self) -> bool) -> Self {
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let server = Self { process, folder, command, is_ready };
-        until("the server", || is_ready(&server));
+        until("the server answers", || is_ready(&server));
         server
     }
 
-    /// Kills it without a word.
+    /// Kills it without a word, and waits until nobody answers for it: sessions of PostgreSQL live on for a moment when their server
+    /// is gone, and may do what they are asked.
     pub(crate) fn stop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        until("its sessions are gone", || !self.works_in_folder());
+    }
+
+    /// Whether a process has its working directory in the server's folder.
+    fn works_in_folder(&self) -> bool {
+        let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let mut directories = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+        directories.any(|directory| directory.starts_with(self.folder()))
     }
 
     /// Kills it without a word, and starts it again.
@@ -139,7 +148,7 @@ impl Server {
         self.stop();
         self.process = self.command.spawn().unwrap();
         let is_ready = self.is_ready;
-        until("the server", || is_ready(self));
+        until("the server answers", || is_ready(self));
     }
 
     /// Starts it again with these arguments besides.
