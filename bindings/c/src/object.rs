@@ -57,12 +57,6 @@ pub(crate) struct TxObject {
     deadline: Option<Instant>,
 }
 
-/// A transaction that did not begin on all connections: what to end, and what to tell the program.
-struct Refused {
-    tx: TxObject,
-    answer: c_int,
-}
-
 /// What a program is to a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -114,11 +108,9 @@ impl TmObject {
         let timeout = timeout.or(self.manager.timeout);
         let id = self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told(&error))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.enter(id, Role::Decides, deadline).map_err(|refused| {
-            let mut tx = refused.tx;
-            tx.rollback();
-            refused.answer
-        })
+        let tx = TxObject::new(self, id, Role::Decides, deadline);
+        let told = tx.other_work();
+        tx.enter(told)
     }
 
     /// Takes part in a transaction of another program.
@@ -134,44 +126,44 @@ impl TmObject {
             let names: Vec<BranchName> = self.connections.borrow().iter().map(|own| own.branch().clone()).collect();
             self.manager.decisions.enlist(id, &names).map_err(|error| told(&error))?;
         }
-        self.enter(id, role, None).map_err(|refused| {
-            let mut tx = refused.tx;
-            match role {
-                // It is among those that are waited for already.
-                Role::Votes => drop(tx.rollback()),
-                Role::Decides => tx.give_up(),
-            }
-            refused.answer
-        })
+        // Who votes is waited for already. Who resumes leaves it as it was suspended.
+        let told = if role == Role::Votes { OtherWork::Shared } else { OtherWork::Nothing };
+        TxObject::new(self, id, role, None).enter(told)
     }
 
     fn refuse_when_busy(&self) -> Option<c_int> {
         let why = "the manager has an active transaction, which has to end first";
         self.busy.borrow().then(|| last_error::refuse(TX_PROTOCOL_ERROR, why))
     }
+}
 
-    fn enter(self: &Rc<Self>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Result<TxObject, Refused> {
-        let resources = self.connections.borrow().clone();
-        let mut tx = TxObject { tm: Rc::clone(self), id, resources: Vec::new(), role, phase: Phase::Active, deadline };
-        *self.busy.borrow_mut() = true;
-        for resource in resources {
+impl TxObject {
+    fn new(tm: &Rc<TmObject>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Self {
+        Self { tm: Rc::clone(tm), id, resources: Vec::new(), role, phase: Phase::Active, deadline }
+    }
+
+    /// Begins a branch on each connection. When one does not begin, the others are rolled back, and the coordinator is told so
+    /// as rolling back with this other work tells it.
+    fn enter(mut self, told: OtherWork) -> Result<Self, c_int> {
+        let connections = self.tm.connections.borrow().clone();
+        *self.tm.busy.borrow_mut() = true;
+        for resource in connections {
             last_error::clear();
-            let answer = resource.call(Verb::Start, &tx.name(&*resource), TMNOFLAGS);
+            let answer = resource.call(Verb::Start, &self.name(&*resource), TMNOFLAGS);
             if answer != XA_OK {
                 last_error::set_with_reason(&format!(
                     "`{}` does not begin a branch: {}",
                     resource.branch(),
                     code(answer)
                 ));
-                return Err(Refused { tx, answer: if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR } });
+                self.roll_back(told);
+                return Err(if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR });
             }
-            tx.resources.push(resource);
+            self.resources.push(resource);
         }
-        Ok(tx)
+        Ok(self)
     }
-}
 
-impl TxObject {
     pub(crate) fn id(&self) -> TransactionId {
         self.id
     }
@@ -216,12 +208,7 @@ impl TxObject {
         if self.phase != Phase::Active {
             return self.misplaced();
         }
-        self.leave_branches(TMFAIL);
-        let resources = self.resources();
-        let means = self.means(&resources);
-        let outcome = Drive::rollback(self.id, &resources, self.other_work()).run(&means, Until::Completed);
-        self.leave(Phase::Over);
-        match outcome {
+        match self.roll_back(self.other_work()) {
             Some(Outcome::RolledBack) => TX_OK,
             Some(Outcome::Mixed) => TX_MIXED,
             Some(Outcome::Hazard | Outcome::Unknown) => TX_HAZARD,
@@ -229,13 +216,13 @@ impl TxObject {
         }
     }
 
-    /// Rolls back what was begun here, and says so to nobody: others go on.
-    fn give_up(&mut self) {
+    fn roll_back(&mut self, told: OtherWork) -> Option<Outcome> {
         self.leave_branches(TMFAIL);
         let resources = self.resources();
         let means = self.means(&resources);
-        Drive::rollback(self.id, &resources, OtherWork::Nothing).run(&means, Until::Completed);
+        let outcome = Drive::rollback(self.id, &resources, told).run(&means, Until::Completed);
         self.leave(Phase::Over);
+        outcome
     }
 
     /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.

@@ -8,8 +8,8 @@
 //! A savepoint, and going back to one, leave it where it is. `RESET ALL` in the middle of a branch removes it: a branch that
 //! cannot be told from another is not committed either.
 //!
-//! A branch of a transaction with a deadline also says how long its session may be idle in it: a program that hangs keeps its locks
-//! no longer than it may commit. It is said by `SET LOCAL`, which takes no snapshot, so that `SET TRANSACTION` may come next.
+//! A branch of a transaction with a deadline also says how long its session may be idle in it, so that a program
+//! that hangs for as long loses its session and the locks with it. It is said by `SET LOCAL`, which takes no snapshot, so that `SET TRANSACTION` may come next.
 //!
 //! May use: `xa`, the system's clock. Must not know: connections.
 

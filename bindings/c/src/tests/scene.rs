@@ -33,6 +33,7 @@ pub(super) struct Memory {
     pub(super) done: Mutex<Vec<(TransactionId, Learned)>>,
     /// What the next commit answers, when it is to fail.
     pub(super) refusal: Mutex<Option<ErrorKind>>,
+    /// What it was told to roll back, whatever it answered.
     pub(super) aborted: Mutex<Vec<TransactionId>>,
     /// Whether aborts are refused although nothing is decided: to a user without rights, for example.
     pub(super) refuses_aborts: Mutex<bool>,
