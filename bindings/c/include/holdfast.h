@@ -129,7 +129,9 @@ extern int holdfast_tx_begin(holdfast_tm *tm, TRANSACTION_TIMEOUT seconds,
  * vote, and the other decides. The names of all branches must differ. */
 extern int holdfast_tx_join(holdfast_tm *tm, const char *id, holdfast_tx **tx);
 
-/* Goes on with a transaction that another program suspended, and decides. */
+/* Goes on with a transaction that another program suspended, as the only one,
+ * and decides. TX_EINVAL when it is not suspended, which it may be later, or
+ * another program has resumed it. */
 extern int holdfast_tx_resume(holdfast_tm *tm, const char *id,
                               holdfast_tx **tx);
 

@@ -68,6 +68,14 @@ impl Decisions for ClosableCoordinator {
         self.ask(|inner| inner.verdicts(ids))
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        self.ask(|inner| inner.suspend(id, branches))
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<()> {
+        self.ask(|inner| inner.resume(id, number))
+    }
+
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
         self.ask(|inner| inner.enlist(id, branches))
     }

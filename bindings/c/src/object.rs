@@ -7,8 +7,8 @@
 //!   over     it is committed or rolled back, or left to recovery
 //!
 //! Who begins or resumes a transaction decides; who joins votes. To suspend is to vote, and to leave deciding to whoever
-//! resumes it. A decision names the branches of the program that makes it; those of others have said for themselves that
-//! they are prepared.
+//! resumes it: one program, which the coordinator sees to. A decision names the branches of the program that makes it; those
+//! of others have said for themselves that they are prepared.
 //!
 //! Connections belong to the manager, so a manager has one active transaction at a time.
 //!
@@ -45,6 +45,8 @@ pub(crate) struct TmObject {
     connections: RefCell<Vec<Rc<dyn Resource>>>,
     /// Whether a transaction is active on the connections.
     busy: RefCell<bool>,
+    /// Tells who resumes from the process's other managers: it may do so again when it does not know whether it did.
+    resumer: u64,
 }
 
 /// `holdfast_tx`.
@@ -73,7 +75,7 @@ enum Phase {
 
 impl TmObject {
     pub(crate) fn new(manager: Arc<Manager>) -> Self {
-        Self { manager, connections: RefCell::default(), busy: RefCell::new(false) }
+        Self { manager, connections: RefCell::default(), busy: RefCell::new(false), resumer: tm::next_resumer() }
     }
 
     /// Adds a connection; its branches get this name.
@@ -106,7 +108,8 @@ impl TmObject {
             return Err(code);
         }
         let timeout = timeout.or(self.manager.timeout);
-        let id = self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told(&error))?;
+        let id =
+            self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told_by_coordinator(&error))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let tx = TxObject::new(self, id, Role::Decides, deadline);
         let told = tx.other_work();
@@ -124,11 +127,19 @@ impl TmObject {
         }
         if role == Role::Votes {
             let names: Vec<BranchName> = self.connections.borrow().iter().map(|own| own.branch().clone()).collect();
-            self.manager.decisions.enlist(id, &names).map_err(|error| told(&error))?;
+            self.manager.decisions.enlist(id, &names).map_err(|error| told_by_coordinator(&error))?;
         }
         // Who votes is waited for already. Who resumes leaves it as it was suspended.
         let told = if role == Role::Votes { OtherWork::Shared } else { OtherWork::Nothing };
-        TxObject::new(self, id, role, None).enter(told)
+        let mut tx = TxObject::new(self, id, role, None).enter(told)?;
+        if role == Role::Decides
+            && let Err(error) = self.manager.decisions.resume(id, self.resumer)
+        {
+            tx.roll_back(OtherWork::Nothing);
+            // Behind what the branches had to say.
+            return Err(told_by_coordinator(&error));
+        }
+        Ok(tx)
     }
 
     fn refuse_when_busy(&self) -> Option<c_int> {
@@ -195,8 +206,8 @@ impl TxObject {
             return self.misplaced();
         }
         let names: Vec<BranchName> = self.resources.iter().map(|own| own.branch().clone()).collect();
-        if let Err(error) = self.tm.manager.decisions.enlist(self.id, &names) {
-            let answer = told(&error);
+        if let Err(error) = self.tm.manager.decisions.suspend(self.id, &names) {
+            let answer = told_by_coordinator(&error);
             self.rollback();
             return if error.kind == ErrorKind::Aborted { TX_ROLLBACK } else { answer };
         }
@@ -245,7 +256,7 @@ impl TxObject {
             match self.tm.manager.decisions.verdicts(&[self.id]).as_deref() {
                 Ok([verdict @ (Verdict::Commit | Verdict::Rollback), ..]) => break *verdict,
                 Ok(_) => {}
-                Err(error) => return Some(told(error)),
+                Err(error) => return Some(told_by_coordinator(error)),
             }
             if started.elapsed() >= patience {
                 return None;
@@ -313,7 +324,7 @@ impl TxObject {
             }
             let vote = self.tm.manager.decisions.prepared(self.id, resource.branch(), part);
             if let Err(error) = &vote {
-                told(error);
+                told_by_coordinator(error);
             }
             // After any other error the vote may have been taken, and the transaction be committed by now: its answer was
             // lost, and the vote that was sent again came too late. What is prepared then waits for the verdict.
@@ -391,7 +402,7 @@ impl Drop for TxObject {
 }
 
 /// The code for what a coordinator says, which is also noted.
-fn told(error: &tm::Error) -> c_int {
+fn told_by_coordinator(error: &tm::Error) -> c_int {
     last_error::set(format!("the coordinator: {error}"));
     match error.kind {
         ErrorKind::Aborted => TX_ROLLBACK,

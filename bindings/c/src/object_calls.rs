@@ -208,7 +208,7 @@ pub unsafe extern "C" fn holdfast_tx_join(tm: *mut Tm, id: *const c_char, tx: *m
     })
 }
 
-/// Goes on with a transaction that another program suspended, and decides.
+/// Goes on with a transaction that another program suspended, as the only one, and decides. A round trip.
 ///
 /// # Safety
 /// As for [`holdfast_tx_join`].

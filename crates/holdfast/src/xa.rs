@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ::xa::{
     AbortReason, Answer, BranchName, Commit, CoordinatorId, Forgetting, Learned, Lease, Listed, Needs, Outcome,
-    OwnerId, Patience, RecordKey, Status, Taking, TransactionId, Verdict, Vote,
+    OwnerId, Patience, RecordKey, Resumer, Status, Taking, TransactionId, Verdict, Vote,
 };
 use base::Signal;
 use journal::Position;
@@ -363,6 +363,29 @@ impl<'a> Xa<'a> {
         branches: &[BranchName],
     ) -> Result<Pending<'a, Taking>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.enlist(id, by, branches, now)))
+    }
+
+    /// As [`Xa::enlist`], by the program that may decide about the transaction and leaves it to whoever resumes it. Nobody can
+    /// commit it before. With a deadline it goes on when the program that began it ends.
+    ///
+    /// # Errors
+    /// As [`Xa::enlist`]; `Invalid` also for a program that does not hold it.
+    pub fn suspend(
+        self,
+        id: TransactionId,
+        by: Option<OwnerId>,
+        branches: &[BranchName],
+    ) -> Result<Pending<'a, Taking>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.suspend(id, by, branches, now)))
+    }
+
+    /// Goes on with a suspended transaction, as the only one, and decides about it.
+    ///
+    /// # Errors
+    /// `Invalid` when it is not suspended, also because another program has resumed it, or is no shared transaction of this
+    /// coordinator; `Unavailable`; `Corrupt` as [`Xa::decide`].
+    pub fn resume(self, id: TransactionId, resumer: Resumer) -> Result<Pending<'a, Taking>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.resume(id, resumer, now)))
     }
 
     /// A branch of a shared transaction voted.

@@ -234,6 +234,7 @@ fn name_of(state: State) -> &'static str {
         State::Aborted => "aborted",
         State::LastResource => "last-resource",
         State::Active => "active",
+        State::Suspended => "suspended",
         State::Doubtful => "doubtful",
         State::Unknown => "unknown",
     }
@@ -255,6 +256,7 @@ fn meaning(state: State) -> &'static str {
              has it asks, and completes what is prepared"
         }
         State::Active => "several programs work on it, and nothing is decided",
+        State::Suspended => "a program has suspended it, and it waits for another one to resume it",
         State::Doubtful => {
             "the journal was damaged, and a decision may be lost: look at the data, and at the other branches, then \
              `holdfast xa commit` or `rollback` it"

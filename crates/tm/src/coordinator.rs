@@ -9,7 +9,7 @@ use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
 use xa::{CoordinatorId, TransactionId};
 
-use crate::decisions::{Decisions, Error, ErrorKind, Result};
+use crate::decisions::{Decisions, Error, ErrorKind, Result, next_resumer};
 use crate::drive::{Decide, Waiting};
 use crate::embedded::Embedded;
 use crate::last_resource::LastResource;
@@ -109,6 +109,25 @@ impl Coordinator {
     /// # Errors
     /// `Invalid` when the text is no id, it is another coordinator's, or the transaction is not shared.
     pub fn join(&self, id: &str) -> Result<Transaction> {
+        Ok(Transaction::joined(self.clone(), self.shared_id(id)?))
+    }
+
+    /// Goes on with a transaction that another program suspended ([`Transaction::suspend`]), and whose id it sent as text: this
+    /// program decides about it from now on, as the only one. A round trip.
+    ///
+    /// When the answer is lost, or the future dropped, it may be resumed and nobody hold it: then it is rolled back at its deadline,
+    /// or when its owner ends.
+    ///
+    /// # Errors
+    /// As [`Coordinator::join`], and as [`Decisions::resume`].
+    pub async fn resume(&self, id: &str) -> Result<Transaction> {
+        let id = self.shared_id(id)?;
+        self.ask(move |decisions| decisions.resume(id, next_resumer())).await?;
+        Ok(Transaction::begun(self.clone(), id))
+    }
+
+    /// The id of a shared transaction of this coordinator.
+    fn shared_id(&self, id: &str) -> Result<TransactionId> {
         let invalid = |text: String| Error { kind: ErrorKind::Invalid, text };
         let id: TransactionId = id.parse().map_err(|error| invalid(format!("{error}")))?;
         if id.coordinator != self.id() {
@@ -117,7 +136,7 @@ impl Coordinator {
         if !id.shared {
             return Err(invalid("this transaction was not begun as a shared one".to_owned()));
         }
-        Ok(Transaction::joined(self.clone(), id))
+        Ok(id)
     }
 
     /// Asks on a thread that may wait.
@@ -146,13 +165,13 @@ impl Coordinator {
 
     pub(crate) fn decide(&self, id: TransactionId) -> Decide {
         let decisions = self.decisions();
-        Box::new(move |prepared| decisions.commit(id, prepared, None))
+        Decide::call(move |prepared| decisions.commit(id, prepared, None))
     }
 
     /// The same for what a last resource decided: what that remembers is removed then, and was on the disk.
     pub(crate) fn copy(&self, id: TransactionId) -> Decide {
         let decisions = self.decisions();
-        Box::new(move |prepared| decisions.commit(id, prepared, Some(Durability::Synced)))
+        Decide::call(move |prepared| decisions.commit(id, prepared, Some(Durability::Synced)))
     }
 
     /// Something was left to recovery just now.

@@ -4,6 +4,8 @@
 //!
 //! May use: `xa`. Must not know: where the coordinator is.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use holdfast::{Begin, Durability};
 use xa::{BranchName, CoordinatorId, Learned, TransactionId, TwoPhaseDecision, Verdict, Vote};
 
@@ -86,12 +88,33 @@ pub trait Decisions: Send + Sync {
     /// shared; `Unavailable`.
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()>;
 
+    /// As [`Decisions::enlist`], by the program that may decide about the transaction and leaves it to whoever resumes it.
+    /// Nobody can commit it before.
+    ///
+    /// # Errors
+    /// As [`Decisions::enlist`]; `Invalid` also for a program that does not hold it.
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()>;
+
+    /// Goes on with a suspended transaction, as the only program, and decides about it. `number` tells this request, should it
+    /// be made once more because the answer was lost, from all others of this program.
+    ///
+    /// # Errors
+    /// `Invalid` when it is not suspended, also because another program has resumed it, or is committed already; `Aborted` when it is
+    /// rolled back, or the coordinator forgot it in a restart; `Unavailable`: it may be resumed, and the same call tells.
+    fn resume(&self, id: TransactionId, number: u64) -> Result<()>;
+
     /// Says how a branch of a shared transaction voted.
     ///
     /// # Errors
     /// `Aborted` when the transaction will never be committed. Any other error leaves open whether the vote was taken, and so
     /// whether the transaction is committed: never roll a prepared branch back because of it, but ask for a verdict.
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()>;
+}
+
+/// A number for [`Decisions::resume`] that no other request of this process has.
+pub fn next_resumer() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Notes what branches learned. Whether resource managers may forget now what they did by themselves.

@@ -24,7 +24,21 @@ pub(crate) struct Enlisted {
 }
 
 /// How to decide: usually by asking the coordinator, with local changes by committing them together.
-pub(crate) type Decide = Box<dyn FnOnce(&[BranchName]) -> Result<()> + Send>;
+pub(crate) enum Decide {
+    /// By a call that may wait for a sync.
+    Call(CallToDecide),
+    /// By waiting long for somebody else.
+    Wait(WaitForDecision),
+}
+
+type CallToDecide = Box<dyn FnOnce(&[BranchName]) -> Result<()> + Send>;
+type WaitForDecision = Box<dyn FnOnce(Vec<BranchName>) -> BoxFuture<'static, Result<()>> + Send>;
+
+impl Decide {
+    pub(crate) fn call(call: impl FnOnce(&[BranchName]) -> Result<()> + Send + 'static) -> Self {
+        Self::Call(Box::new(call))
+    }
+}
 
 /// How long a last resource that went away in the middle of its commit is asked for it: a database is back some seconds after it
 /// crashed, and who waits longer is better off with an answer.
@@ -98,8 +112,13 @@ impl Drive {
                     Call::Rollback(number) => (number, Verb::Rollback),
                     Call::Decide(prepared) => {
                         let prepared: Vec<_> = prepared.into_iter().map(|number| name(number).clone()).collect();
-                        let decide = decide.take().expect("a decision is asked for once");
-                        under_way.push(aside(waiting, move || Event::Decided(decide(&prepared))));
+                        under_way.push(match decide.take().expect("a decision is asked for once") {
+                            Decide::Call(call) => aside(waiting, move || Event::Decided(call(&prepared))),
+                            Decide::Wait(wait) => {
+                                let decided = wait(prepared);
+                                Box::pin(async move { Event::Decided(decided.await) })
+                            }
+                        });
                         continue;
                     }
                     Call::Abort => {

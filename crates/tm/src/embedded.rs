@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast::{
     BranchState, BranchStatus as Branch, Commit, CommitRequest, Durability, Forgetting, Learned, Options, Outcome,
-    Store, Taking, Vote,
+    Resumer, Store, Taking, Vote,
 };
 use xa::{BranchName, CoordinatorId, TransactionId};
 
@@ -107,6 +107,17 @@ impl Decisions for Embedded {
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
         let taking = self.store.xa().enlist(id, None, branches).and_then(|pending| pending.wait(Durability::Synced));
+        taken(taking.map_err(of_store)?)
+    }
+
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        let taking = self.store.xa().suspend(id, None, branches).and_then(|pending| pending.wait(Durability::Synced));
+        taken(taking.map_err(of_store)?)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<()> {
+        let resumer = Resumer { by: None, number: Some(number) };
+        let taking = self.store.xa().resume(id, resumer).and_then(|pending| pending.wait(Durability::Synced));
         taken(taking.map_err(of_store)?)
     }
 

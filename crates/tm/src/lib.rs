@@ -29,6 +29,8 @@ mod postgres;
 #[cfg(feature = "sql")]
 mod recovery;
 #[cfg(feature = "sql")]
+mod suspended;
+#[cfg(feature = "sql")]
 mod sweep;
 #[cfg(feature = "sql")]
 mod switch;
@@ -42,7 +44,7 @@ pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 pub use check::{Checked, Fault, Switches, check, check_coordinator, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
+pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, next_resumer, note_done};
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
@@ -60,6 +62,8 @@ pub use profile::{
 #[cfg(feature = "sql")]
 pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
+#[cfg(feature = "sql")]
+pub use suspended::Suspended;
 #[cfg(feature = "sql")]
 pub use sweep::sweep;
 #[cfg(feature = "sql")]

@@ -234,11 +234,16 @@ impl Decisions for Remote {
     }
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
-        let id = id.to_string();
-        let by = self.inner.program.0.to_string();
-        let mut words = vec!["XA.ENLIST", &id, "BY", &by];
-        words.extend(branches.iter().map(BranchName::as_str));
-        ok(self.inner.ask(&self.inner.side, &words)?)
+        self.inner.name_branches("XA.ENLIST", id, branches)
+    }
+
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        self.inner.name_branches("XA.SUSPEND", id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<()> {
+        let (id, by, number) = (id.to_string(), self.inner.program.0.to_string(), number.to_string());
+        ok(self.inner.ask(&self.inner.side, &["XA.RESUME", &id, "BY", &by, "NUMBER", &number])?)
     }
 
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
@@ -254,6 +259,14 @@ impl Decisions for Remote {
 }
 
 impl Inner {
+    /// Names branches of this program, with this command.
+    fn name_branches(&self, command: &str, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        let (id, by) = (id.to_string(), self.program.0.to_string());
+        let mut words = vec![command, &id, "BY", &by];
+        words.extend(branches.iter().map(BranchName::as_str));
+        ok(self.ask(&self.side, &words)?)
+    }
+
     /// Asks something that may be asked again: once more when the connection broke, which it has done long ago when the
     /// server was restarted meanwhile.
     fn ask(&self, pipe: &Pipe, words: &[&str]) -> Result<Reply> {

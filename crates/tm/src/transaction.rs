@@ -8,18 +8,20 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use holdfast::Durability;
+use tokio::task::JoinHandle;
 use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outcome, Xid};
 
 use crate::branch::Branch;
 use crate::coordinator::Coordinator;
-use crate::decisions::{Error, ErrorKind, Result};
+use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
 use crate::embedded::of_store;
 use crate::last_resource::LastResource;
+use crate::suspended::{self, Signals, Suspended};
 use crate::{Verdict, Vote};
 
 /// Between two questions for what was decided elsewhere: at first and at most.
-const QUESTION_PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
+pub(crate) const QUESTION_PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
 
 /// A transaction under way. Its branches are what was enlisted; the program works in them through its own connections.
 ///
@@ -186,11 +188,7 @@ impl Transaction {
             let rolled_back = self.end(Ending::Rollback).await;
             return Err(Failed { reasons: vec![reason], ..failed(rolled_back) });
         }
-        let ended = self.end(Ending::Commit).await;
-        match ended.outcome {
-            Outcome::Committed => Ok(Committed { pending: ended.pending }),
-            _ => Err(failed(ended)),
-        }
+        self.end(Ending::Commit).await.committed()
     }
 
     /// Rolls back.
@@ -216,23 +214,49 @@ impl Transaction {
             let rolled_back = self.end(Ending::Rollback).await;
             return Err(Failed { reasons: vec![reason], ..failed(rolled_back) });
         }
-        let ended = self.end(Ending::Prepare(patience)).await;
-        match ended.outcome {
-            Outcome::Committed => Ok(Committed { pending: ended.pending }),
-            _ => Err(failed(ended)),
+        self.end(Ending::Prepare(patience)).await.committed()
+    }
+
+    /// Prepares this program's branches, and leaves deciding to whichever program resumes the transaction
+    /// ([`Coordinator::resume`]): send it the id when this has returned. Nobody can commit it before.
+    ///
+    /// With a timeout it goes on until then, also when this program ends. Without one it is rolled back soon after this program has ended, or cannot
+    /// reach the coordinator for longer than its lease. A restart of the coordinator rolls it back unless it is decided.
+    ///
+    /// # Errors
+    /// [`Failed`]: it is rolled back, because a branch could not be prepared, the transaction was not begun as a shared one, or it is
+    /// too late. `Unknown` when the coordinator could not be asked: the branches will end alike.
+    pub async fn suspend(mut self) -> std::result::Result<Suspended, Failed> {
+        let id = self.id;
+        let told = if self.role == Role::Superior && id.shared {
+            let names: Vec<BranchName> = self.branches.iter().map(|branch| branch.name.clone()).collect();
+            self.coordinator.ask(move |decisions| decisions.suspend(id, &names)).await
+        } else {
+            let text = "only the program that decides about a shared transaction can suspend it".to_owned();
+            Err(Error { kind: ErrorKind::Invalid, text })
+        };
+        if let Err(error) = told {
+            let rolled_back = self.end(Ending::Rollback).await;
+            return Err(Failed { reasons: vec![error.text], ..failed(rolled_back) });
         }
+        let (signals, waiting) = suspended::signals();
+        let task = self.start(Ending::Suspend(signals));
+        waiting.voted(id, task).await
     }
 
     /// Runs to the end in a task of its own, so that dropping the caller's future leaves nothing half done.
     async fn end(&mut self, ending: Ending) -> Ended {
-        let (branches, local, last) = (std::mem::take(&mut self.branches), self.local.take(), self.last.take());
-        let parts = Parts { branches, local, last };
-        let role = std::mem::replace(&mut self.role, Role::Over);
-        let task = tokio::spawn(run(self.coordinator.clone(), self.id, role, parts, ending));
-        match task.await {
+        match self.start(ending).await {
             Ok(ended) => ended,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
+    }
+
+    fn start(&mut self, ending: Ending) -> JoinHandle<Ended> {
+        let (branches, local, last) = (std::mem::take(&mut self.branches), self.local.take(), self.last.take());
+        let parts = Parts { branches, local, last };
+        let role = std::mem::replace(&mut self.role, Role::Over);
+        tokio::spawn(run(self.coordinator.clone(), self.id, role, parts, ending))
     }
 }
 
@@ -254,15 +278,24 @@ impl Drop for Transaction {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
 enum Ending {
     Commit,
     Rollback,
     Prepare(Duration),
+    Suspend(Signals),
 }
 
 fn failed(ended: Ended) -> Failed {
     Failed { outcome: ended.outcome, reasons: ended.reasons, pending: ended.pending }
+}
+
+impl Ended {
+    pub(crate) fn committed(self) -> std::result::Result<Committed, Failed> {
+        match self.outcome {
+            Outcome::Committed => Ok(Committed { pending: self.pending }),
+            _ => Err(failed(self)),
+        }
+    }
 }
 
 struct Parts {
@@ -289,6 +322,8 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
     };
     let orders: Vec<u32> = branches.iter().map(|branch| branch.order).collect();
     let names: Vec<BranchName> = branches.iter().map(|branch| branch.name.clone()).collect();
+    // Who prepares for another program's decision fails the whole when it cannot.
+    let is_part = matches!(ending, Ending::Prepare(_) | Ending::Suspend(_));
     let (machine, decide): (_, Decide) = match (ending, local) {
         (Ending::Rollback, _) => (TwoPhase::rollback(branches.len(), other), coordinator.decide(id)),
         (Ending::Commit, None) => match deciding {
@@ -297,22 +332,25 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
         },
         (Ending::Commit, Some(local)) => {
             let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
-            let decide = Box::new(move |prepared: &[BranchName]| decide_locally(local, id, prepared, durability));
+            let decide = Decide::call(move |prepared| decide_locally(local, id, prepared, durability));
             (TwoPhase::commit(&orders, other), decide)
         }
         // The decision is made elsewhere; here it is waited for. So a single branch is prepared, too.
         (Ending::Prepare(patience), _) => {
             let (waiting, all) = (coordinator.clone(), names.clone());
-            let decide =
-                Box::new(move |prepared: &[BranchName]| wait_for_decision(&waiting, id, (&all, prepared), patience));
+            let decide = Decide::call(move |prepared| wait_for_decision(&waiting, id, (&all, prepared), patience));
+            (TwoPhase::commit(&orders, OtherWork::Local), decide)
+        }
+        (Ending::Suspend(signals), _) => {
+            let decide = suspended::decide(coordinator.clone(), id, names.clone(), signals);
             (TwoPhase::commit(&orders, OtherWork::Local), decide)
         }
     };
-    let waits = matches!(ending, Ending::Prepare(_)) || deciding.is_some();
+    let waits = is_part || deciding.is_some();
     let waiting = if waits { Waiting::Aside } else { coordinator.waiting() };
     let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide, last };
     let ended = drive.run(machine, branches).await;
-    if role == Role::Joined && ended.outcome != Outcome::Committed {
+    if (role == Role::Joined || is_part) && ended.outcome != Outcome::Committed {
         // The others must not commit without this part. Should it be decided already, nothing is said by that.
         let vote = move |decisions: &dyn crate::Decisions| {
             names.iter().try_for_each(|name| decisions.prepared(id, name, Vote::Failed))
@@ -345,14 +383,13 @@ fn decide_locally(
     })
 }
 
-/// Says that this program's branches are prepared, and waits for the verdict on them. Blocks.
-fn wait_for_decision(
-    coordinator: &Coordinator,
+/// Says how this program's branches voted. Blocks.
+pub(crate) fn vote(
+    decisions: &dyn Decisions,
     id: TransactionId,
-    (all, prepared): (&[BranchName], &[BranchName]),
-    patience: Duration,
+    all: &[BranchName],
+    prepared: &[BranchName],
 ) -> Result<()> {
-    let decisions = coordinator.decisions();
     for name in all {
         let part = if prepared.contains(name) { Vote::Prepared } else { Vote::ReadOnly };
         decisions.prepared(id, name, part).map_err(|error| match error.kind {
@@ -362,6 +399,31 @@ fn wait_for_decision(
             _ => Error { kind: ErrorKind::Unknown, ..error },
         })?;
     }
+    Ok(())
+}
+
+/// What a verdict says about the decision; `None` while there is none.
+pub(crate) fn decision_of(verdict: Option<Verdict>) -> Option<Result<()>> {
+    let aborted = |text: &str| Some(Err(Error { kind: ErrorKind::Aborted, text: text.to_owned() }));
+    match verdict {
+        Some(Verdict::Commit) => Some(Ok(())),
+        Some(Verdict::Rollback) => {
+            aborted("the transaction is rolled back, by another program or because nobody decided in time")
+        }
+        Some(Verdict::Foreign) => aborted("the coordinator does not know this transaction"),
+        Some(Verdict::Leave | Verdict::LastResource) | None => None,
+    }
+}
+
+/// Says that this program's branches are prepared, and waits for the verdict on them. Blocks.
+fn wait_for_decision(
+    coordinator: &Coordinator,
+    id: TransactionId,
+    (all, prepared): (&[BranchName], &[BranchName]),
+    patience: Duration,
+) -> Result<()> {
+    let decisions = coordinator.decisions();
+    vote(&*decisions, id, all, prepared)?;
     if prepared.is_empty() {
         // Nothing was changed here. What is decided does not concern this part, and nobody would remember it for it.
         return Ok(());
@@ -369,19 +431,11 @@ fn wait_for_decision(
     let start = std::time::Instant::now();
     let [mut pause, longest] = QUESTION_PAUSE;
     loop {
-        let verdict = decisions.verdicts(&[id]).map(|verdicts| verdicts.first().copied());
+        let verdict = decisions.verdicts(&[id]).map(|verdicts| decision_of(verdicts.first().copied()));
         match verdict {
-            Ok(Some(Verdict::Commit)) => return Ok(()),
-            Ok(Some(Verdict::Rollback)) => {
-                let text = "the program that began the transaction rolled it back".to_owned();
-                return Err(Error { kind: ErrorKind::Aborted, text });
-            }
-            Ok(Some(Verdict::Foreign)) => {
-                let text = "the coordinator does not know this transaction".to_owned();
-                return Err(Error { kind: ErrorKind::Aborted, text });
-            }
-            Ok(_) | Err(_) if start.elapsed() < patience => {}
-            Ok(_) => {
+            Ok(Some(decision)) => return decision,
+            Ok(None) | Err(_) if start.elapsed() < patience => {}
+            Ok(None) => {
                 let text = format!("nothing was decided within {patience:?}");
                 return Err(Error { kind: ErrorKind::Unknown, text });
             }

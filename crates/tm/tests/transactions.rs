@@ -1,6 +1,7 @@
 //! Transactions of an asynchronous program over an embedded coordinator and resource managers that do as they are told.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod handing_on;
 mod last_resource;
 mod monkey;
 
@@ -397,6 +398,14 @@ impl Decisions for Mumbling {
         self.embedded.enlist(id, branches)
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.embedded.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
+        self.embedded.resume(id, number)
+    }
+
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
         self.embedded.prepared(id, branch, part)
     }
@@ -462,6 +471,14 @@ impl Decisions for Stuttering {
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
         self.embedded.enlist(id, branches)
+    }
+
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.embedded.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
+        self.embedded.resume(id, number)
     }
 
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{Plan, Rests};
 use crate::error::TableError;
+use crate::hold::Holding;
 use crate::id::{BranchName, OwnerId, TransactionId};
 use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
 use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Table, Vote};
@@ -41,6 +42,7 @@ pub enum Taking {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shared {
     pub(crate) parts: BTreeMap<BranchName, Part>,
+    pub(crate) holding: Holding,
 }
 
 /// A branch of a shared transaction.
@@ -90,7 +92,8 @@ impl Table {
     /// says the same; branches that it did not name before are noted besides.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`: nothing was decided, unless it was before. `Doubtful`: nobody knows.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Suspended`, `Limit`: nothing was decided, unless it was before. `Doubtful`: nobody
+    /// knows.
     pub fn commit(
         &mut self,
         id: TransactionId,
@@ -141,6 +144,9 @@ impl Table {
         let mut refusal = self.obstacle(id, now);
         let mut taking: Vec<BranchName> = branches.to_vec();
         if let Some(Entry::Shared(shared)) = self.entries.get(&id) {
+            if by != By::Operator && shared.holding == Holding::Nobody {
+                return Err(TableError::Suspended(id));
+            }
             // A program names its own: what another one enlisted is not told again by who commits.
             if by != By::Operator
                 && let Some(taken) = branches.iter().find(|branch| shared.parts.contains_key(*branch))
@@ -299,7 +305,7 @@ impl Table {
         Plan::writing((), Rests::Lazily, changes)
     }
 
-    fn take_part(&mut self, id: TransactionId, now: Now) -> Result<Option<Plan<Taking>>, TableError> {
+    pub(crate) fn take_part(&mut self, id: TransactionId, now: Now) -> Result<Option<Plan<Taking>>, TableError> {
         self.check_mine(id)?;
         if !id.shared {
             return Err(TableError::NotShared);

@@ -34,6 +34,15 @@ pub enum TableError {
     /// All branches know, but the owner may not.
     #[error("its branches know, but its owner may not: it goes in an hour, and forgetting it now needs force")]
     Retained,
+    /// Nobody decides about it before somebody resumes it.
+    #[error("{0} is suspended: who is to commit it has to resume it first")]
+    Suspended(TransactionId),
+    /// Whoever works in it has not suspended it, or nothing is known of it.
+    #[error("{0} is not suspended: the program that works in it has not let go of it yet, or it is over")]
+    NotSuspended(TransactionId),
+    /// Another program works in it now.
+    #[error("another program has resumed {0}, and decides about it")]
+    Resumed(TransactionId),
     /// A lease is too short or too long.
     #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]
     LeaseLength,

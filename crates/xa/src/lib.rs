@@ -16,6 +16,7 @@ mod table;
 
 mod damage;
 mod decide;
+mod hold;
 mod status;
 mod verdict;
 
@@ -29,6 +30,7 @@ pub use answer::{Answer, Mark, Needs, Plan};
 pub use codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
 pub use error::TableError;
+pub use hold::Resumer;
 pub use id::{
     BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, LastResourceId, MalformedId, OwnerId, TransactionId, Xid,
 };

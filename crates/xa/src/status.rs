@@ -5,6 +5,7 @@
 use std::ops::Bound;
 
 use crate::answer::{Needs, Plan};
+use crate::hold::Holding;
 use crate::id::{BranchName, TransactionId};
 use crate::record::BranchState;
 use crate::table::{Entry, Table, Vote};
@@ -35,6 +36,8 @@ pub enum State {
     LastResource,
     /// Shared, and under way.
     Active,
+    /// Shared, and suspended: to be resumed by whoever goes on with it.
+    Suspended,
     /// Found prepared, and what was decided is lost by damage to the journal: an operator decides.
     Doubtful,
     /// Nothing is remembered: it is not decided, or over and forgotten.
@@ -72,7 +75,8 @@ impl Table {
                 Needs::default()
             }
             Some(Entry::Shared(shared)) => {
-                status.state = State::Active;
+                let is_suspended = shared.holding == Holding::Nobody;
+                status.state = if is_suspended { State::Suspended } else { State::Active };
                 let parts = shared.parts.iter();
                 status.branches = parts.map(|(name, part)| (name.clone(), BranchStatus::Enlisted(part.vote))).collect();
                 Needs::default()

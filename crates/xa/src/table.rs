@@ -354,11 +354,12 @@ impl Table {
         }
     }
 
-    /// An owner has ended: what was under way is over, and its tombstones say nothing any more.
+    /// An owner has ended: what was under way is over, but what was handed on to others, and its tombstones say nothing any more.
     fn end_transactions(&mut self, owner: OwnerId) {
         let (mut over, mut let_go) = (Vec::new(), Vec::new());
         for (id, entry) in self.entries.range(self.ids_of(owner)) {
             match entry {
+                Entry::Shared(shared) if shared.outlives_owner(*id) => {}
                 Entry::Shared(_) => over.push(*id),
                 Entry::Aborted { .. } => let_go.push(*id),
                 Entry::Decided(_) | Entry::Doubtful => {}
@@ -428,6 +429,7 @@ impl Table {
             Some(Entry::Aborted { mark, .. }) => {
                 return Some((Outcome::Aborted(AbortReason::RolledBack), Needs::synced(*mark)));
             }
+            Some(Entry::Shared(shared)) if shared.outlives_owner(id) => return None,
             Some(Entry::Shared(_) | Entry::Doubtful) | None => {}
         }
         let mark = self.owners.ended(id.owner).filter(|_| !self.is_in_shadow(id.owner))?;

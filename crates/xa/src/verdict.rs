@@ -64,7 +64,8 @@ impl Table {
                 Outcome::Aborted(_) => Verdict::Rollback,
             };
         }
-        if judging.ended.contains(&id.owner) || judging.buried.contains(&id) {
+        let outlives_owner = matches!(self.entries.get(&id), Some(Entry::Shared(shared)) if shared.outlives_owner(id));
+        if (judging.ended.contains(&id.owner) && !outlives_owner) || judging.buried.contains(&id) {
             return Verdict::Rollback;
         }
         if self.is_in_shadow(id.owner) {
@@ -74,7 +75,7 @@ impl Table {
         if !self.owners.is_given(id.owner) {
             return Verdict::Leave;
         }
-        if self.owners.is_lapsed(id.owner, now.time) {
+        if self.owners.is_lapsed(id.owner, now.time) && !outlives_owner {
             judging.ended.insert(id.owner);
             judging.changes.push(Change::Put(Record::Ended(id.owner, Tombstone { at_ms: now.wall_ms })));
             return Verdict::Rollback;

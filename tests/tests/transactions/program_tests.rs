@@ -74,3 +74,31 @@ async fn two_programs_commit_together_or_not_at_all() {
     assert_eq!(below.unwrap_err().outcome, Outcome::RolledBack);
     assert_eq!(second.rows().await, 2);
 }
+
+/// The owner that began it was gone then, and all was rolled back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_goes_on_with_what_one_suspended_that_has_ended() {
+    let postgres = Postgres::start(10);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Launch::new(&folder.path().join("data")).start();
+    let address = server.resp().to_string();
+    let (first, second) = (Program::start(&address, &postgres).await, Program::start(&address, &postgres).await);
+    second.client.batch_execute("CREATE TABLE rows (id TEXT PRIMARY KEY)").await.unwrap();
+    let begin = Begin { timeout: Some(Duration::from_secs(60)), sharing: Sharing::Shared };
+    let mut transaction = first.coordinator.begin(begin).unwrap();
+    first.insert(&mut transaction, "first", "a").await;
+    let id = transaction.suspend().await.unwrap().id();
+    // It ends as its program does, which says so to the coordinator.
+    drop(first);
+    let mut transaction = second.coordinator.resume(&id.to_string()).await.unwrap();
+    let third = Program::start(&address, &postgres).await;
+    let refused = third.coordinator.resume(&id.to_string()).await.map(drop).unwrap_err();
+    assert!(refused.text.contains("another program has resumed"), "{refused}");
+    second.insert(&mut transaction, "second", "b").await;
+    transaction.commit().await.unwrap();
+    let managers: Vec<Arc<dyn tm::ResourceManager>> =
+        vec![Arc::new(tm::PostgresManager::new(name("first"), postgres.connection().parse().unwrap()))];
+    let report = tm::Recovery::new(&second.coordinator, managers, tm::Pace::default()).run().await;
+    assert_eq!(report.found.iter().map(|found| found.fate).collect::<Vec<_>>(), [tm::Fate::Committed]);
+    assert_eq!(second.rows().await, 2);
+}

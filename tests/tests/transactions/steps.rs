@@ -262,6 +262,14 @@ impl Decisions for SteppedDecisions {
         self.0.enlist(id, branches)
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        self.0.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<()> {
+        self.0.resume(id, number)
+    }
+
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
         self.0.prepared(id, branch, part)
     }

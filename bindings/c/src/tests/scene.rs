@@ -105,6 +105,14 @@ impl Decisions for Memory {
         Ok(ids.iter().map(verdict).collect())
     }
 
+    fn suspend(&self, _: TransactionId, _: &[BranchName]) -> Result<()> {
+        Ok(())
+    }
+
+    fn resume(&self, _: TransactionId, _: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn enlist(&self, _: TransactionId, _: &[BranchName]) -> Result<()> {
         Ok(())
     }

@@ -19,6 +19,8 @@ struct Table {
     decided: BTreeMap<String, BTreeSet<String>>,
     /// Votes of shared transactions.
     votes: BTreeMap<String, BTreeMap<String, Option<String>>>,
+    /// Transactions that were suspended, and who resumed them since.
+    suspended: BTreeMap<String, Option<[String; 2]>>,
     aborted: BTreeSet<String>,
     /// Whether whoever asks for a decision is hung up on.
     hangs_up: bool,
@@ -150,6 +152,21 @@ fn answer(table: &mut Table, words: &[&str], own: &mut Vec<u64>) -> String {
         ["XA.ROLLBACK", id] => {
             table.aborted.insert((*id).to_owned());
             ok
+        }
+        ["XA.RESUME", id, "BY", by, "NUMBER", number] => {
+            let resumer = [(*by).to_owned(), (*number).to_owned()];
+            if table.aborted.contains(*id) {
+                return "-ABORTED it was rolled back\r\n".to_owned();
+            }
+            let Some(resumed) = table.suspended.get_mut(*id) else { return "-ERR it is not suspended\r\n".to_owned() };
+            if *resumed.get_or_insert_with(|| resumer.clone()) == resumer {
+                return ok;
+            }
+            "-ERR another program has resumed it\r\n".to_owned()
+        }
+        ["XA.SUSPEND", id, branches @ ..] => {
+            table.suspended.insert((*id).to_owned(), None);
+            answer(table, &[&["XA.ENLIST", id], branches].concat(), own)
         }
         ["XA.ENLIST", id, "BY", _, branches @ ..] | ["XA.ENLIST", id, branches @ ..] => {
             let votes = table.votes.entry((*id).to_owned()).or_default();

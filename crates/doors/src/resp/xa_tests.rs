@@ -286,6 +286,83 @@ fn shared_transactions_wait_for_all_votes() {
 }
 
 #[test]
+fn a_suspended_transaction_is_resumed_by_one_program_and_committed_by_nobody_before() {
+    let mut fixture = Fixture::new();
+    let all = fixture.begin("SHARED TIMEOUT 600000");
+    let early =
+        format!("-ERR {all} is not suspended: the program that works in it has not let go of it yet, or it is over");
+    let late = format!("-ERR another program has resumed {all}, and decides about it");
+    let nobody = format!("-ERR {all} is suspended: who is to commit it has to resume it first");
+    fixture.check(&[
+        (&format!("XA.RESUME {all}"), &early),
+        (&format!("XA.SUSPEND {all} BY 9 a"), "+OK"),
+        (&format!("XA.SUSPEND {all} BY 9 a"), "+OK"),
+        (&format!("XA.SUSPEND {all} BY 10 b"), &nobody),
+        (&format!("XA.PREPARED {all} a"), "+OK"),
+        (&format!("XA.COMMIT {all} BRANCHES 1 own"), &nobody),
+        (&format!("XA.RESUME {all} BY 10 NUMBER"), "-ERR syntax error"),
+        (&format!("XA.RESUME {all} BY 10 BY 11"), "-ERR syntax error"),
+        (&format!("XA.RESUME {all} NUMBER many"), "-ERR value is not an integer or out of range"),
+        (&format!("XA.RESUME {all} BY ten"), "-ERR value is not an integer or out of range"),
+        (&format!("XA.RESUME {all} AS 10"), "-ERR syntax error"),
+    ]);
+    assert!(fixture.run(&format!("XA.STATUS {all}")).contains("$5 state $9 suspended"));
+    fixture.check(&[
+        (&format!("XA.RESUME {all} BY 10 NUMBER 1"), "+OK"),
+        (&format!("XA.RESUME {all} NUMBER 1 BY 10"), "+OK"),
+        (&format!("XA.RESUME {all} BY 10 NUMBER 2"), &late),
+        (&format!("XA.RESUME {all} BY 11 NUMBER 1"), &late),
+        (&format!("XA.RESUME {all}"), &late),
+        (&format!("XA.SUSPEND {all} BY 11 c"), &late),
+        (&format!("XA.SUSPEND {all} BY 10 b"), "+OK"),
+        (&format!("XA.PREPARED {all} b"), "+OK"),
+        // Who names neither is somebody else each time.
+        (&format!("XA.RESUME {all}"), "+OK"),
+        (&format!("XA.RESUME {all}"), &late),
+        (&format!("XA.COMMIT {all} BRANCHES 1 own"), "+OK"),
+        (&format!("XA.RESUME {all} BY 12"), "-ERR the transaction is committed already"),
+        (&format!("XA.SUSPEND {all} x"), "-ERR the transaction is committed already"),
+    ]);
+    let status = fixture.run(&format!("XA.STATUS {all}"));
+    assert!(status.ends_with("*3 *2 $3 own $4 open *2 $1 a $4 open *2 $1 b $4 open"), "{status}");
+    // It is rolled back by anybody, and cannot be resumed then.
+    let (given_up, alone) = (fixture.begin("SHARED"), fixture.begin(""));
+    fixture.check(&[
+        (&format!("XA.SUSPEND {given_up}"), "+OK"),
+        (&format!("XA.ROLLBACK {given_up}"), "+OK"),
+        (&format!("XA.RESUME {given_up}"), "-ABORTED the transaction was rolled back"),
+        (
+            &format!("XA.SUSPEND {alone} a"),
+            "-ERR the transaction is not shared: its id says that one program has all its branches",
+        ),
+    ]);
+}
+
+/// The owner ended with its connection, and what it had suspended was rolled back behind the back of who resumed it.
+#[test]
+fn what_was_suspended_with_a_timeout_goes_on_when_its_owner_has_ended() {
+    let mut fixture = Fixture::new();
+    for (timeout, verdict, resumed) in [
+        (" TIMEOUT 600000", "*1 $5 leave", "+OK"),
+        ("", "*1 $8 rollback", "-ABORTED the owner of the transaction has ended"),
+    ] {
+        let id = fixture.begin(&format!("SHARED{timeout}"));
+        let owner = id.parse::<TransactionId>().unwrap().owner;
+        fixture.check(&[
+            (&format!("XA.SUSPEND {id} a"), "+OK"),
+            (&format!("XA.PREPARED {id} a"), "+OK"),
+            (&format!("XA.OWNER END {}", owner.0), "+OK"),
+            (&format!("XA.RECOVER {id}"), verdict),
+            (&format!("XA.RESUME {id}"), resumed),
+        ]);
+        if resumed == "+OK" {
+            let committed = format!("XA.COMMIT {id} BRANCHES 1 b");
+            fixture.check(&[(&committed, "+OK"), (&format!("XA.RECOVER {id}"), "*1 $6 commit")]);
+        }
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_and_harms_nobody() {
     let mut fixture = Fixture::new();
     let id = fixture.begin("");

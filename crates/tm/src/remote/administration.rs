@@ -68,6 +68,7 @@ fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
         "aborted" => State::Aborted,
         "last-resource" => State::LastResource,
         "active" => State::Active,
+        "suspended" => State::Suspended,
         "doubtful" => State::Doubtful,
         _ => State::Unknown,
     };

@@ -47,6 +47,14 @@ impl Decisions for Noting {
         self.embedded.enlist(id, branches)
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.embedded.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
+        self.embedded.resume(id, number)
+    }
+
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
         self.embedded.prepared(id, branch, part)
     }

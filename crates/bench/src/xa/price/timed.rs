@@ -106,6 +106,14 @@ impl Decisions for TimedDecisions {
         self.remote.enlist(id, branches)
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> tm::Result<()> {
+        self.remote.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> tm::Result<()> {
+        self.remote.resume(id, number)
+    }
+
     fn prepared(&self, id: TransactionId, branch: &BranchName, vote: Vote) -> tm::Result<()> {
         self.remote.prepared(id, branch, vote)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use holdfast::{
     AbortReason, BranchName, BranchState, BranchStatus, Commit, Durability, ErrorKind, Forgetting, Heuristic, Learned,
-    Lease, Outcome, OwnerId, Patience, Pending, State, Status, Store, Taking, TransactionId, Verdict, Vote,
+    Lease, Outcome, OwnerId, Patience, Pending, Resumer, State, Status, Store, Taking, TransactionId, Verdict, Vote,
 };
 
 use super::own::durability;
@@ -191,18 +191,49 @@ fn taken(call: &mut Call<'_, '_>, taking: Pending<'_, Taking>) -> Answer {
     Ok(())
 }
 
-pub(crate) fn enlist(call: &mut Call<'_, '_>) -> Answer {
-    may(call, Right::Write)?;
+/// `[BY owner] [branch ...]`: a program's branches.
+fn own_branches(call: &Call<'_, '_>) -> Result<(Option<OwnerId>, Vec<BranchName>), Fail> {
     let args = call.args();
-    let (by, names) = match args.at(2).eq_ignore_ascii_case(b"by") {
+    let (by, names) = match args.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"by")) {
         true => (Some(owner(args.get(3).ok_or(SYNTAX)?)?), args.from(4)),
         false => (None, args.from(2)),
     };
-    let branches: Vec<BranchName> = names.iter().map(branch).collect::<Result<_, Fail>>()?;
+    Ok((by, names.iter().map(branch).collect::<Result<_, Fail>>()?))
+}
+
+pub(crate) fn enlist(call: &mut Call<'_, '_>) -> Answer {
+    may(call, Right::Write)?;
+    let (by, branches) = own_branches(call)?;
     if branches.is_empty() {
         return Err(SYNTAX.into());
     }
-    let taking = call.door.store.xa().enlist(id(args.at(1))?, by, &branches)?;
+    let taking = call.door.store.xa().enlist(id(call.args().at(1))?, by, &branches)?;
+    taken(call, taking)
+}
+
+pub(crate) fn suspend(call: &mut Call<'_, '_>) -> Answer {
+    may(call, Right::Write)?;
+    let (by, branches) = own_branches(call)?;
+    let taking = call.door.store.xa().suspend(id(call.args().at(1))?, by, &branches)?;
+    taken(call, taking)
+}
+
+pub(crate) fn resume(call: &mut Call<'_, '_>) -> Answer {
+    may(call, Right::Write)?;
+    let args = call.args();
+    let mut resumer = Resumer::default();
+    let mut words = args.from(2).iter();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(SYNTAX)?;
+        match word.to_ascii_lowercase().as_slice() {
+            b"by" if resumer.by.is_none() => resumer.by = Some(owner(value)?),
+            b"number" if resumer.number.is_none() => {
+                resumer.number = Some(number::parse_u64(value).ok_or(NOT_INTEGER)?)
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let taking = call.door.store.xa().resume(id(args.at(1))?, resumer)?;
     taken(call, taking)
 }
 
@@ -454,6 +485,7 @@ fn write_status(status: &Status, reply: &mut Reply) {
         State::Aborted => "aborted",
         State::LastResource => "last-resource",
         State::Active => "active",
+        State::Suspended => "suspended",
         State::Doubtful => "doubtful",
         State::Unknown => "unknown",
     });
