@@ -60,6 +60,8 @@ struct World {
     branches: [Branch; PROGRAMS],
     /// Whose work is part of the transaction: the first's, and of those that the coordinator let resume.
     parts: [bool; PROGRAMS],
+    /// Whether a program has joined, which changes nothing.
+    is_joined: bool,
     crashes: u8,
     losses: u8,
     told_committed: bool,
@@ -108,6 +110,7 @@ impl World {
             programs,
             branches: [Branch::Active; PROGRAMS],
             parts: [true, false, false],
+            is_joined: false,
             crashes,
             losses,
             told_committed: false,
@@ -161,6 +164,16 @@ impl World {
             if self.branches[at] == Branch::Prepared {
                 add(&|world| _ = world.recover(at));
             }
+        }
+        if !self.is_joined {
+            add(&|world| {
+                let (id, member) = (world.id, BranchName::new("member").unwrap());
+                world.is_joined = true;
+                let names = [member.clone()];
+                if world.ask(|table, now| table.enlist(id, None, &names, now)) == Ok(Taking::Part) {
+                    world.ask(|table, now| table.vote(id, &member, Vote::ReadOnly, now)).unwrap();
+                }
+            });
         }
         if self.hour < Hour::DeadlineOver {
             add(&|world| {

@@ -7,6 +7,7 @@ mod crash_tests;
 mod databases_tests;
 mod install_tests;
 mod servers;
+mod sharing_tests;
 mod stage;
 mod tls_tests;
 mod tx_tests;
