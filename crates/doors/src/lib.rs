@@ -18,9 +18,11 @@ pub mod numbers;
 mod peer;
 mod points;
 pub mod resp;
+mod scripts;
 mod setting;
 mod through;
 pub mod tls;
 
 pub use error::ServeError;
+pub use scripts::Scripts;
 pub use through::{Loading, ReadThrough};

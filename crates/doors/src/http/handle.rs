@@ -157,6 +157,7 @@ impl Asked<'_> {
             Operation::Delete => self.delete().await,
             Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
             Operation::Batch => Ok(self.batch(user, upload).await),
+            Operation::Execute => self.execute(user, upload).await,
             Operation::BeginTransaction => self.begin_transaction(user, upload).await,
             Operation::WithinTransaction => Ok(self.within_transaction(user, upload).await),
             Operation::CommitTransaction => Ok(self.commit_transaction(user).await),

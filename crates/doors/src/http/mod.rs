@@ -35,6 +35,7 @@ mod batch;
 mod event_json;
 mod event_stream;
 mod events;
+mod execute;
 mod many;
 
 mod message;
@@ -69,6 +70,8 @@ mod tests_batch;
 mod tests_client;
 #[cfg(test)]
 mod tests_events;
+#[cfg(test)]
+mod tests_execute;
 #[cfg(test)]
 mod tests_held;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use holdfast::Window;
 use super::limits::Limits;
 use crate::auth::Users;
 use crate::numbers::{ContinuousSource, DoorNumbers, MirrorsSource, RecoverySource};
+use crate::scripts::Scripts;
 use crate::through::ReadThrough;
 
 /// Asks another door for its numbers. Must not block.
@@ -42,6 +43,8 @@ pub struct Options {
     pub mirrors: Option<MirrorsSource>,
     /// Who loads entries that are read by their id and not there, if anybody does.
     pub read_through: Option<Arc<dyn ReadThrough>>,
+    /// The scripts of another door, if clients may run them.
+    pub scripts: Option<Scripts>,
 }
 
 impl Options {
@@ -59,6 +62,7 @@ impl Options {
             continuous: None,
             mirrors: None,
             read_through: None,
+            scripts: None,
         }
     }
 }

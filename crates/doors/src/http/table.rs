@@ -32,6 +32,7 @@ pub(crate) enum Operation {
     IndexExact,
     IndexRange,
     Batch,
+    Execute,
     BeginTransaction,
     WithinTransaction,
     CommitTransaction,
@@ -283,6 +284,15 @@ static ROUTES: &[Route] = &[
         summary: "Does several things with entries, objects and points, together or not at all.",
         query: &["durability"],
         statuses: &[200, 400, 404, 408, 409, 411, 412, 413, 415, 507],
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/execute",
+        operation: Operation::Execute,
+        access: Access::User,
+        summary: "Runs a script beside the data, by its text, its SHA-1 or a function's name, and answers what it returns.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 408, 409, 411, 412, 413, 415, 422, 507],
     },
     Route {
         verb: Verb::Post,

@@ -25,10 +25,11 @@ use super::door::{Door, Options};
 use super::lingering::linger;
 use super::moving::Carried;
 use super::reactor::Reactor;
+use super::script::lent;
 use super::stream::Stream;
 use crate::error::ServeError;
-
 use crate::numbers::DoorNumbers;
+use crate::scripts::Scripts;
 
 /// How long a TLS client may take to introduce itself.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,6 +63,11 @@ impl Running {
     /// connections back to 0.
     pub fn numbers(&self) -> DoorNumbers {
         self.door.numbers()
+    }
+
+    /// This door's scripts, for another door to run. They do not keep this one open: when it is closed none runs.
+    pub fn scripts(&self) -> Scripts {
+        lent(&self.door)
     }
 
     /// Closes the door: no new connections, replies that are ready are sent, then everything ends. Blocks for at most a few

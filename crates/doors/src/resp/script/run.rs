@@ -1,4 +1,4 @@
-//! One run of a script: locks, time, commit; on the event loop, in a thread, or inside EXEC.
+//! One run of a script: locks, time, commit; on the event loop, in a thread, inside EXEC, or for another door.
 //!
 //! May use: `guest`, `value`, `cache`, the facade. Must not know: sockets, single commands.
 
@@ -69,7 +69,7 @@ pub(crate) fn failure(error: &ScriptError) -> Fail {
 }
 
 /// What is said of a run that was too long. Loading a library has a time that nobody chooses.
-fn too_long() -> Fail {
+pub(super) fn too_long() -> Fail {
     format!("ERR {} (script.time_milliseconds_max)", ScriptError::Stopped(Stop::Time)).into()
 }
 
@@ -87,13 +87,16 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
     }
     if !task.known.is_slow.load(Relaxed) {
         let mut session = call.session.for_script();
-        let ran = run_alone(call.door, &mut session, task, call.reply, || Deadline::at(AT_ONCE_MAX));
+        let bytes_max = call.door.options.limits.output_bytes_max;
+        let mut answer = |value| written(call.reply, &value, bytes_max);
+        let ran = run_alone(call.door, &mut session, task, &mut answer, || Deadline::at(AT_ONCE_MAX));
         session.forget_points();
         session.joined = None;
         call.session.need.merge(session.need);
         call.session.end_script(session);
         match ran {
             Ok(Ran::Done { durability, position, wrote }) => {
+                call.reply.resolve(position.get());
                 call.session.need.add(durability, position);
                 if wrote {
                     call.session.last_write = call.session.last_write.max(position);
@@ -122,8 +125,17 @@ fn run_in_open(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer
     Ok(())
 }
 
+/// Takes what a script returned, before it is committed: what fails here undoes it.
+type Answering<'a> = dyn FnMut(Value) -> Answer + 'a;
+
+/// Writes what a script returned, if that is not too much.
+fn written(reply: &mut Reply, value: &Value, bytes_max: usize) -> Answer {
+    write(reply, value);
+    if reply.take_overflow() { Err(Fail::TooBig(bytes_max)) } else { Ok(()) }
+}
+
 /// How a script that began ended, if it did not fail.
-enum Ran {
+pub(super) enum Ran {
     Done {
         durability: Durability,
         position: Position,
@@ -134,18 +146,18 @@ enum Ran {
 }
 
 /// Runs a script in an exclusive of its own, as often as it needs more locks: twice.
-fn run_alone(
+pub(super) fn run_alone(
     door: &Door,
     session: &mut Session,
     task: &Task<'_>,
-    reply: &mut Reply,
+    answer: &mut Answering<'_>,
     deadline: impl Fn() -> Deadline,
 ) -> Result<Ran, Fail> {
     let (bucket, database) = (session.bucket, session.database);
     let declared: Vec<(&[u8], &[u8])> = task.keys.iter().map(|key| (bucket.as_bytes(), *key)).collect();
     if !task.known.is_whole.load(Relaxed) {
         let held = Held::Keys(&declared);
-        if let Some(ran) = run_holding(door, session, task, reply, &deadline, held)? {
+        if let Some(ran) = run_holding(door, session, task, answer, &deadline, held)? {
             return Ok(ran);
         }
         task.known.is_whole.store(true, Relaxed);
@@ -154,7 +166,7 @@ fn run_alone(
         session.forget_points();
         (session.bucket, session.database) = (bucket, database);
     }
-    let ran = run_holding(door, session, task, reply, &deadline, Held::All)?;
+    let ran = run_holding(door, session, task, answer, &deadline, Held::All)?;
     ran.ok_or_else(|| "ERR internal error: a script with all locks asks for more".into())
 }
 
@@ -163,7 +175,7 @@ fn run_holding(
     door: &Door,
     session: &mut Session,
     task: &Task<'_>,
-    reply: &mut Reply,
+    answer: &mut Answering<'_>,
     deadline: &impl Fn() -> Deadline,
     held: Held<'_>,
 ) -> Result<Option<Ran>, Fail> {
@@ -182,10 +194,7 @@ fn run_holding(
         Ended::Failed(fail) => return Err(fail),
         Ended::Returned(value) => value,
     };
-    write(reply, &value);
-    if reply.take_overflow() {
-        return Err(Fail::TooBig(door.options.limits.output_bytes_max));
-    }
+    answer(value)?;
     joined = session.joined.take();
     if let Some(joined) = &mut joined {
         exclusive.join_spaces(joined);
@@ -201,7 +210,6 @@ fn run_holding(
         door.points.batches.fetch_add(1, Relaxed);
     }
     session.keep_points(points);
-    reply.resolve(position.get());
     Ok(Some(Ran::Done { durability: played.durability, position, wrote: played.wrote }))
 }
 
@@ -443,12 +451,16 @@ impl Later {
     fn run(self, door: &Door, reply: &mut Reply) -> Result<Need, Fail> {
         let (mut session, task) = (self.session(), self.task());
         let started = Instant::now();
-        let ran = run_alone(door, &mut session, &task, reply, || Deadline::of_work(self.time_max));
+        let mut answer = |value| written(reply, &value, door.options.limits.output_bytes_max);
+        let ran = run_alone(door, &mut session, &task, &mut answer, || Deadline::of_work(self.time_max));
         self.client.set_database(self.database);
         self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
         let mut need = session.need;
         match ran {
-            Ok(Ran::Done { durability, position, .. }) => need.add(durability, position),
+            Ok(Ran::Done { durability, position, .. }) => {
+                reply.resolve(position.get());
+                need.add(durability, position);
+            }
             Ok(Ran::TooLong) => return Err(too_long()),
             // An error that has to wait is written as a reply that has to.
             Err(fail) if need != Need::NOTHING => reply.error(&fail.text()),

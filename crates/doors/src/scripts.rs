@@ -1,0 +1,119 @@
+//! Scripts that one door runs for another: what is to be run, and what came of it.
+//!
+//! The RESP door has the scripts, and the commands that they call; a door that has neither asks it.
+//!
+//! May use: the facade, `auth`, `budget`, the values of the crate `script`. Must not know: protocols, how scripts run.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::{Durability, ErrorKind, Position};
+use script::Value;
+
+use crate::auth::User;
+use crate::budget::Share;
+
+/// The scripts of a door, which another door may run.
+#[derive(Clone)]
+pub struct Scripts(Arc<dyn RunsScripts>);
+
+impl Scripts {
+    pub(crate) fn new(scripts: impl RunsScripts + 'static) -> Self {
+        Scripts(Arc::new(scripts))
+    }
+
+    /// Runs one, in a thread that may block, when it is its turn, and lets go of the share when it has ended. It goes on when the answer
+    /// is dropped.
+    pub(crate) fn run(&self, wanted: Wanted, share: Share) -> Running {
+        self.0.run(wanted, share)
+    }
+}
+
+impl fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripts").finish_non_exhaustive()
+    }
+}
+
+/// Who has scripts.
+pub(crate) trait RunsScripts: Send + Sync {
+    fn run(&self, wanted: Wanted, share: Share) -> Running;
+}
+
+/// Ends when the script has ended, and what it changed is in the journal.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Ran> + Send>>;
+
+/// Which script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// With this text.
+    Text(Vec<u8>),
+    /// With this SHA-1 of its text.
+    Hash(String),
+    /// This function of a library.
+    Function(String),
+}
+
+/// A script that is to be run, and for whom.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) which: Which,
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    /// Whether writing is refused.
+    pub(crate) is_reading: bool,
+    /// The database that is selected when it begins.
+    pub(crate) database: u16,
+    /// How durable what it shows is to be, unless a command in it asks for more.
+    pub(crate) durability: Durability,
+    pub(crate) user: Option<Arc<User>>,
+    /// Who asks, for the log.
+    pub(crate) address: Option<SocketAddr>,
+    /// The longest that it may work, if the door allows that.
+    pub(crate) time_max: Duration,
+}
+
+/// A script that was run, or was not.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) result: Result<Returned, Failed>,
+    /// What the result rests on, an error too: how durable it has to be before anybody is told.
+    pub(crate) rests_on: Vec<(Durability, Position)>,
+}
+
+/// What a script returned.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    pub(crate) value: Value,
+    /// Of the batch that it became; of one that changed nothing, what it rests on.
+    pub(crate) position: Position,
+}
+
+/// Why a script came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) why: Why,
+    /// As RESP says it, with the code in front.
+    pub(crate) text: String,
+}
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// There is no such script, or function.
+    Missing,
+    /// What was sent is no script, or names what there is not.
+    Malformed,
+    /// It took longer than it may, or was ended.
+    Stopped,
+    /// The user may not do this.
+    Denied,
+    /// The script says so, or a command in it.
+    Raised,
+    /// The store does, or who has the scripts.
+    Store(ErrorKind),
+}
