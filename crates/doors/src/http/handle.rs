@@ -175,6 +175,7 @@ impl Asked<'_> {
             Operation::ChangeEntry => self.change_entry(upload).await,
             Operation::RenewEntry => self.renew_entry().await,
             Operation::DeleteEntry => self.delete_entry().await,
+            Operation::WriteEntries => self.write_entries(upload).await,
             Operation::QueryEntries => self.query_entries(upload).await,
             Operation::TakeEntries => self.take_entries(upload).await,
             Operation::CountEntries => self.count_entries(upload).await,

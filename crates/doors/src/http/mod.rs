@@ -37,6 +37,7 @@ mod event_stream;
 mod events;
 mod execute;
 mod many;
+mod many_writes;
 
 mod message;
 
@@ -84,6 +85,8 @@ mod tests_json;
 mod tests_listings;
 #[cfg(test)]
 mod tests_many;
+#[cfg(test)]
+mod tests_many_writes;
 #[cfg(test)]
 mod tests_memory;
 #[cfg(test)]

@@ -129,7 +129,7 @@ fn schema(name: &str) -> Value {
         "durability" => json!({ "type": "string", "enum": ["synced", "window", "written"] }),
         "compression" => json!({ "type": "string", "enum": ["none", "lz4", "zstd"] }),
         "max_results" | "through_ms" => json!({ "type": "integer", "minimum": 1 }),
-        "return_terms" | "returnbody" => json!({ "type": "boolean" }),
+        "return_terms" | "returnbody" | "previous" => json!({ "type": "boolean" }),
         _ => json!({ "type": "string" }),
     }
 }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Value, ValueRef, Wanted, WriteMode,
-    WriteOptions, Written,
+    Change, Changed, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Value, ValueRef, Wanted,
+    WriteMode, WriteOptions, Written,
 };
 use holdfast::{Durability, Position, Store};
 
@@ -153,13 +153,13 @@ fn routed(entries: &Entries, one: &One, document: Document) -> Result<Document, 
 ///
 /// # Errors
 /// 404 when there is none, 412 when a condition does not hold, and what the store says.
-pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) -> Result<Entry, Failure> {
+pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) -> Result<Changed, Failure> {
     let entries = one.place.entries(store)?;
     let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
     let options = WriteOptions { lease: how.lease, version, ..at_once() };
     let changed = entries.change_shown(&one.wanted(), changes, &options)?.ok_or_else(Failure::not_found)?;
     settle(store, &entries, changed.now.version, how.durability)?;
-    Ok(changed.now)
+    Ok(changed)
 }
 
 /// Ends an entry's lease at another time.
@@ -208,7 +208,7 @@ pub(crate) fn delete(store: &Store, one: &One, conditions: &Conditions, durabili
 }
 
 /// Threads of the door do not wait for transactions: who asks again does.
-fn at_once() -> WriteOptions {
+pub(crate) fn at_once() -> WriteOptions {
     WriteOptions { lock_timeout: Some(Duration::ZERO), ..WriteOptions::default() }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast::Position;
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Placement, Storage, Usage, Value,
-    Wanted,
+    Wanted, WriteMode,
 };
 
 use super::failure::Failure;
@@ -236,6 +236,33 @@ fn change(value: Value) -> Result<Change, Failure> {
         "put_key" => Change::PutKey { path, key, value },
         _ => Change::RemoveKey { path, key },
     })
+}
+
+/// What becomes of an entry that is there, or is not: what `absent`, `present` and `merge` among fields say.
+pub(crate) fn mode(fields: &mut Fields) -> Result<WriteMode, Failure> {
+    match (fields.flag("absent")?, fields.flag("present")?, fields.flag("merge")?) {
+        (false, false, false) => Ok(WriteMode::Upsert),
+        (true, false, false) => Ok(WriteMode::Insert),
+        (false, true, false) => Ok(WriteMode::Update),
+        (false, _, true) => Ok(WriteMode::Partial),
+        _ => Err(Failure::bad("absent goes with neither present nor merge")),
+    }
+}
+
+/// What was written, and, where that is wanted, what was there before: null or an entry as JSON.
+pub(crate) fn written(id: &Value, version: Option<Position>, previous: Option<String>) -> String {
+    let previous = previous.map(|previous| format!(",\"previous\":{previous}")).unwrap_or_default();
+    format!("{{\"id\":{},\"version\":{}{previous}}}", id.to_json(), self::version(version))
+}
+
+/// What is there now, and, where that is wanted, what was there before.
+pub(crate) fn changed(now: String, previous: Option<String>) -> String {
+    previous.map_or(now.clone(), |previous| format!("{{\"now\":{now},\"previous\":{previous}}}"))
+}
+
+/// An entry as JSON, or null.
+pub(crate) fn maybe_entry(entry: Option<&Entry>) -> String {
+    entry.map_or_else(|| "null".to_owned(), |entry| self::entry(entry, Some(entry.version)))
 }
 
 /// An entry as JSON: the version is that of the entity tag.

@@ -221,10 +221,17 @@ impl Asked<'_> {
 
     pub(crate) async fn store_entry(&self, mode: WriteMode, upload: &mut Upload) -> Result<Response, Failure> {
         let (one, how) = (self.one()?, self.how(mode)?);
+        let previous = self.query.flag("previous")?;
         let ((document, share), durability) = (self.document(upload).await?, how.durability);
         let put = holding(share, move |store| space::put(store, &one, &document, &how));
         let written = self.shared.ask(put).await??;
-        let mut answer = StatusCode::NO_CONTENT.into_response();
+        let mut answer = match previous {
+            false => StatusCode::NO_CONTENT.into_response(),
+            true => {
+                let previous = Some(space_json::maybe_entry(written.previous.as_ref()));
+                with_type(JSON, space_json::written(&written.id, Some(written.version), previous))
+            }
+        };
         if let Ok(tag) = HeaderValue::from_str(&tag(written.version)) {
             answer.headers_mut().insert(ETAG, tag);
         }
@@ -235,11 +242,18 @@ impl Asked<'_> {
         let (one, how) = (self.one()?, self.how(WriteMode::Update)?);
         upload.check_present()?;
         let (changes, share) = self.json(upload, Becomes::Values, space_json::changes).await?;
-        let durability = how.durability;
+        let (durability, previous) = (how.durability, self.query.flag("previous")?);
         let change = holding(share, move |store| space::change(store, &one, &changes, &how));
-        let entry = self.shared.ask(change).await??;
-        let mut answer = with_type(JSON, entry.document.to_json());
-        write_state(&entry, answer.headers_mut());
+        let changed = self.shared.ask(change).await??;
+        let body = match previous {
+            false => changed.now.document.to_json(),
+            true => {
+                let entry = |entry: &Entry| space_json::entry(entry, Some(entry.version));
+                space_json::changed(entry(&changed.now), Some(entry(&changed.before)))
+            }
+        };
+        let mut answer = with_type(JSON, body);
+        write_state(&changed.now, answer.headers_mut());
         Ok(say_durability(answer, durability))
     }
 

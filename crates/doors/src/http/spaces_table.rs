@@ -90,8 +90,8 @@ pub(super) static ROUTES: &[Route] = &[
         operation: Operation::StoreEntry,
         access: Access::Write,
         summary: "Writes or replaces an entry.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[204, 400, 404, 411, 412, 413, 507],
+        query: &["durability", "routing", "lease_ms", "previous"],
+        statuses: &[200, 204, 400, 404, 411, 412, 413, 507],
     },
     Route {
         verb: Verb::Post,
@@ -99,8 +99,8 @@ pub(super) static ROUTES: &[Route] = &[
         operation: Operation::MergeEntry,
         access: Access::Write,
         summary: "Changes the fields of an entry that the document names.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[204, 400, 404, 411, 412, 413, 507],
+        query: &["durability", "routing", "lease_ms", "previous"],
+        statuses: &[200, 204, 400, 404, 411, 412, 413, 507],
     },
     Route {
         verb: Verb::Post,
@@ -108,7 +108,7 @@ pub(super) static ROUTES: &[Route] = &[
         operation: Operation::ChangeEntry,
         access: Access::Write,
         summary: "Changes an entry in place, all changes or none, and answers what it is now.",
-        query: &["durability", "routing", "lease_ms"],
+        query: &["durability", "routing", "lease_ms", "previous"],
         statuses: &[200, 400, 404, 411, 412, 413, 507],
     },
     Route {
@@ -128,6 +128,15 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "Removes an entry.",
         query: &["durability", "routing"],
         statuses: &[204, 400, 404, 412, 507],
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/spaces/{space}/types/{type}/write",
+        operation: Operation::WriteEntries,
+        access: Access::Write,
+        summary: "Writes entries, each by itself, and says of each what became of it.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 411, 413, 507],
     },
     Route {
         verb: Verb::Post,

@@ -50,6 +50,7 @@ pub(crate) enum Operation {
     ChangeEntry,
     RenewEntry,
     DeleteEntry,
+    WriteEntries,
     QueryEntries,
     TakeEntries,
     CountEntries,

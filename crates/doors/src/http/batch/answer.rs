@@ -11,9 +11,16 @@ use crate::http::{base64, metadata, space_json};
 
 /// What an operation did. Versions that are those of the batch are known when it is committed.
 pub(super) enum Answer {
-    Written(Value),
+    /// With what was there before, where that is told.
+    Written {
+        id: Value,
+        previous: Option<Option<Entry>>,
+    },
     Entries(Vec<Entry>),
-    Changed(Entry),
+    Changed {
+        now: Entry,
+        previous: Option<Entry>,
+    },
     Put,
     Deleted(bool),
     Got(Option<Object>),
@@ -35,19 +42,24 @@ pub(super) fn list(answers: &[Answer], position: Option<Position>) -> String {
 impl Answer {
     fn to_json(&self, position: Option<Position>) -> String {
         let version = |version: Position| if version == OWN { position } else { Some(version) };
+        let entry = |entry: &Entry| space_json::entry(entry, version(entry.version));
         let own = space_json::version(position);
         match self {
-            Answer::Written(id) => format!("{{\"id\":{},\"version\":{own}}}", id.to_json()),
+            Answer::Written { id, previous } => {
+                let previous = previous.as_ref().map(|was| was.as_ref().map_or_else(|| "null".to_owned(), entry));
+                space_json::written(id, position, previous)
+            }
             Answer::Put => format!("{{\"version\":{own}}}"),
             Answer::Deleted(is) => json!({ "deleted": is }).to_string(),
             Answer::Count(count) => json!({ "count": count }).to_string(),
             Answer::Cleared(count) => json!({ "cleared": count }).to_string(),
             Answer::Points(count) => json!({ "points": count }).to_string(),
             Answer::Acknowledged => "{}".to_owned(),
-            Answer::Changed(entry) => space_json::entry(entry, position),
+            Answer::Changed { now, previous } => {
+                space_json::changed(space_json::entry(now, position), previous.as_ref().map(entry))
+            }
             Answer::Entries(entries) => {
-                let entries: Vec<String> =
-                    entries.iter().map(|entry| space_json::entry(entry, version(entry.version))).collect();
+                let entries: Vec<String> = entries.iter().map(entry).collect();
                 format!("{{\"entries\":[{}]}}", entries.join(","))
             }
             Answer::Got(None) => json!({ "object": null }).to_string(),

@@ -3,10 +3,10 @@
 //! May use: the facade, `fields`, `space_json`, `crate::line`'s numbers. Must not know: rights, how operations are done.
 
 use axum::http::StatusCode;
-use holdfast::space::{Document, Value, WriteMode};
+use holdfast::space::{Document, Value};
 use holdfast::{Condition, Store};
 
-use super::operation::{Operation, Point, Which};
+use super::operation::{Operation, Point, Previous, Which};
 use super::{Fault, noted};
 use crate::http::failure::Failure;
 use crate::http::fields::Fields;
@@ -126,16 +126,14 @@ fn write(fields: &mut Fields) -> Result<Operation, Failure> {
         Some(Value::Map(fields)) => Document::new(&fields),
         _ => return Err(Failure::bad("document has to be an object")),
     };
-    let (absent, present, merge) = (fields.flag("absent")?, fields.flag("present")?, fields.flag("merge")?);
-    let mode = match (absent, present, merge) {
-        (false, false, false) => WriteMode::Upsert,
-        (true, false, false) => WriteMode::Insert,
-        (false, true, false) => WriteMode::Update,
-        (false, _, true) => WriteMode::Partial,
-        _ => return Err(Failure::bad("absent goes with neither present nor merge")),
-    };
-    let version = fields.version("if_version")?;
-    Ok(Operation::Write { place, document, mode, version, lease: fields.lease()? })
+    let (mode, version) = (space_json::mode(fields)?, fields.version("if_version")?);
+    let previous = previous(fields)?;
+    Ok(Operation::Write { place, document, mode, version, lease: fields.lease()?, previous })
+}
+
+/// Whether what was there before is wanted.
+fn previous(fields: &mut Fields) -> Result<Previous, Failure> {
+    Ok(if fields.flag("previous")? { Previous::Told } else { Previous::Left })
 }
 
 fn take(fields: &mut Fields) -> Result<Operation, Failure> {
@@ -146,7 +144,8 @@ fn take(fields: &mut Fields) -> Result<Operation, Failure> {
 
 fn change(fields: &mut Fields) -> Result<Operation, Failure> {
     let which = one(fields, "change")?;
-    Ok(Operation::Change { which, changes: space_json::changes_of(fields)?, lease: fields.lease()? })
+    let (changes, lease, previous) = (space_json::changes_of(fields)?, fields.lease()?, previous(fields)?);
+    Ok(Operation::Change { which, changes, lease, previous })
 }
 
 fn name(fields: &mut Fields) -> Result<Name, Failure> {

@@ -21,21 +21,57 @@ pub(super) struct Which {
     pub(super) is_needed: bool,
 }
 
+/// Whether an answer tells what was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Previous {
+    Told,
+    Left,
+}
+
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
-    Write { place: Place, document: Document, mode: WriteMode, version: Option<Position>, lease: Lease },
+    Write {
+        place: Place,
+        document: Document,
+        mode: WriteMode,
+        version: Option<Position>,
+        lease: Lease,
+        previous: Previous,
+    },
     Read(Which),
-    Take { which: Which, limit: Option<usize> },
-    Change { which: Which, changes: Vec<Change>, lease: Lease },
+    Take {
+        which: Which,
+        limit: Option<usize>,
+    },
+    Change {
+        which: Which,
+        changes: Vec<Change>,
+        lease: Lease,
+        previous: Previous,
+    },
     Remove(Which),
     Count(Which),
     Clear(Which),
-    Put { name: Name, value: Vec<u8>, metadata: Metadata, indexes: Indexes, expiry: Expiry, condition: Condition },
-    Delete { name: Name, condition: Condition },
+    Put {
+        name: Name,
+        value: Vec<u8>,
+        metadata: Metadata,
+        indexes: Indexes,
+        expiry: Expiry,
+        condition: Condition,
+    },
+    Delete {
+        name: Name,
+        condition: Condition,
+    },
     Get(Name),
     Points(Vec<Point>),
-    Acknowledge { place: Place, name: String, bookmark: Bookmark },
+    Acknowledge {
+        place: Place,
+        name: String,
+        bookmark: Bookmark,
+    },
 }
 
 /// One point of a time series.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use holdfast::series::Rows;
 use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, WriteOptions};
-use holdfast::{Condition, ErrorKind, Exclusive, Head, Object, PutOptions, Store, Transaction};
+use holdfast::{Condition, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Store, Transaction};
 
 use super::answer::{Answer, OWN};
-use super::operation::{Operation, Point, Which};
+use super::operation::{Operation, Point, Previous, Which};
 use crate::http::failure::Failure;
 use crate::http::object::{Expiry, Name};
 use crate::http::space::Place;
@@ -66,14 +66,18 @@ impl Running<'_, '_> {
             return Err(Failure::unavailable("it took too long: nothing of it has happened; make it smaller"));
         }
         match operation {
-            Operation::Write { place, document, mode, version, lease } => {
+            Operation::Write { place, document, mode, version, lease, previous } => {
                 let entries = self.entries(&place)?;
                 let options = WriteOptions { mode, version, lease, ..self.writing() };
                 let written = entries.within(self.transaction).write(&document, &options)?;
+                let told = match previous {
+                    Previous::Told => Some(written.previous.map(|was| self.told(&place, &entries, was)).transpose()?),
+                    Previous::Left => None,
+                };
                 // The document has got an id if it had none.
                 let document = document.with(&entries.definition().id, written.id.clone());
                 self.note_own(&place, &entries, &document);
-                Ok(Answer::Written(written.id))
+                Ok(Answer::Written { id: written.id, previous: told })
             }
             Operation::Read(which) => {
                 let entries = self.entries(&which.place)?;
@@ -101,14 +105,18 @@ impl Running<'_, '_> {
                 self.check_there(&which, &entries, limit == 0 || !taken.is_empty())?;
                 Ok(Answer::Entries(taken))
             }
-            Operation::Change { which, changes, lease } => {
+            Operation::Change { which, changes, lease, previous } => {
                 let entries = self.entries(&which.place)?;
                 let options = WriteOptions { version: which.version, lease, ..self.writing() };
                 let changed = entries.within(self.transaction).change(&which.wanted, &changes, &options);
                 let changed = changed?.ok_or_else(missing)?;
+                let told = match previous {
+                    Previous::Told => Some(self.told(&which.place, &entries, changed.before)?),
+                    Previous::Left => None,
+                };
                 self.note_own(&which.place, &entries, &changed.now.document);
                 self.spend(changed.now.document.as_bytes().len())?;
-                Ok(Answer::Changed(changed.now))
+                Ok(Answer::Changed { now: changed.now, previous: told })
             }
             Operation::Remove(which) => {
                 let entries = self.entries(&which.place)?;
@@ -255,9 +263,17 @@ impl Running<'_, '_> {
         }))
     }
 
+    /// What was there before, which is told: with its version, and counted as what is read.
+    fn told(&mut self, place: &Place, entries: &Entries, mut was: Entry) -> Result<Entry, Failure> {
+        self.spend(was.document.as_bytes().len())?;
+        self.own_version(place, entries, &mut was);
+        Ok(was)
+    }
+
     fn own_version(&self, place: &Place, entries: &Entries, entry: &mut Entry) {
         let key = entries.definition().entry_key(entry.document.fields());
-        if self.own.contains(&(place.space.clone(), place.name.clone(), key)) {
+        // What the transaction itself has written has no version yet.
+        if entry.version == Position::ZERO || self.own.contains(&(place.space.clone(), place.name.clone(), key)) {
             entry.version = OWN;
         }
     }

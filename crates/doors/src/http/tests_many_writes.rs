@@ -1,0 +1,134 @@
+//! Changing many entries with one request, and what was there before, through the door.
+
+use serde_json::{Value, json};
+
+use super::tests_client::{Answer, Door, open_wide, open_with};
+use crate::http::Limits;
+
+const ORDERS: &str = "/spaces/shop/types/orders";
+
+fn declared() -> Door {
+    let door = open_wide();
+    assert_eq!(door.put(ORDERS, &[], "").status, 204);
+    door
+}
+
+fn post(door: &Door, rest: &str, body: &Value) -> Answer {
+    door.send(&format!("POST {ORDERS}/{rest}"), &[], Some(body.to_string().as_bytes()))
+}
+
+#[test]
+fn of_many_writes_each_has_an_outcome_of_its_own() {
+    let door = declared();
+    let body = json!({"documents": [{"id": 1, "n": 1}, 7, {"n": 2}, {"id": {"a": 1}}, {"id": 2}]});
+    let answer = door.send(&format!("POST {ORDERS}/write?durability=written"), &[], Some(body.to_string().as_bytes()));
+    assert_eq!((answer.status, answer.header("x-holdfast-durability")), (200, Some("written")));
+    let written = answer.json()["written"].as_array().unwrap().clone();
+    assert_eq!(written.len(), 5);
+    assert_eq!((&written[0]["id"], &written[4]["id"]), (&json!(1), &json!(2)));
+    assert!(written[2]["id"].is_i64() && written[2]["version"].as_str().unwrap().len() == 16, "{written:?}");
+    assert_eq!(written[1], json!({"error": "a document has to be an object", "kind": "invalid", "status": 400}));
+    assert_eq!((&written[3]["kind"], &written[3]["status"]), (&json!("invalid"), &json!(400)));
+    assert_eq!(
+        door.get(&format!("{ORDERS}/entries/1")).header("etag"),
+        written[0]["version"].as_str().map(|it| format!("\"{it}\"")).as_deref()
+    );
+    // Those that were there are refused, the others are written.
+    let again = post(&door, "write", &json!({"documents": [{"id": 1}, {"id": 3}], "absent": true})).json();
+    assert_eq!((&again["written"][0]["kind"], &again["written"][0]["status"]), (&json!("conflict"), &json!(412)));
+    assert_eq!(again["written"][1]["id"], 3);
+    let present = post(&door, "write", &json!({"documents": [{"id": 9}, {"id": 3, "a": 1}], "present": true})).json();
+    assert_eq!((&present["written"][0]["kind"], &present["written"][1]["id"]), (&json!("conflict"), &json!(3)));
+    let merged = json!({"documents": [{"id": 3, "b": 2}], "merge": true, "previous": true, "lease_ms": 60_000});
+    let merged = post(&door, "write", &merged).json();
+    assert_eq!(merged["written"][0]["previous"]["document"], json!({"id": 3, "a": 1}));
+    assert_eq!(door.get(&format!("{ORDERS}/entries/3")).json(), json!({"id": 3, "a": 1, "b": 2}));
+    let version = &merged["written"][0]["version"];
+    let body = json!({"documents": [{"id": 3}, {"id": 1}], "if_version": version, "previous": true});
+    let conditional = post(&door, "write", &body).json();
+    assert_eq!(conditional["written"][0]["previous"]["version"], *version);
+    assert_eq!(conditional["written"][1]["kind"], "conflict");
+    let new = post(&door, "write", &json!({"documents": [{"id": 8}], "previous": true})).json();
+    assert_eq!(new["written"][0]["previous"], json!(null));
+}
+
+#[test]
+fn what_is_wrong_with_many_writes_as_a_whole_is_refused_before_the_first() {
+    let door = declared();
+    for (body, wanted) in [
+        (json!({}), "at least one document"),
+        (json!({"documents": []}), "at least one document"),
+        (json!({"documents": {"id": 1}}), "documents has to be a list"),
+        (json!({"documents": [{"id": 1}], "absent": true, "present": true}), "absent goes with"),
+        (json!({"documents": [{"id": 1}], "if_version": "7"}), "16 hexadecimal digits"),
+        (json!({"documents": [{"id": 1}], "lease_ms": 0}), "lease_ms is"),
+        (json!({"documents": [{"id": 1}], "previous": 1}), "previous has to be true or false"),
+        (json!({"documents": [{"id": 1}], "ttl": 1}), "ttl is not known"),
+        (json!([]), "JSON object"),
+    ] {
+        let answer = post(&door, "write", &body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    assert_eq!(post(&door, "count", &json!({})).json(), json!({"count": 0}));
+    let none = door.send("POST /spaces/shop/types/none/write", &[], Some(br#"{"documents":[{}]}"#));
+    assert_eq!((none.status, door.send(&format!("POST {ORDERS}/write"), &[], None).status), (404, 411));
+}
+
+#[test]
+fn many_writes_have_limits() {
+    let limits = holdfast::Limits { value_bytes_max: 64 << 10, ..holdfast::Limits::tiny() };
+    let door = open_with(limits, |options| {
+        options.limits = Limits { batch_operations_max: 3, documents_bytes_max: 4, ..Limits::default() };
+    });
+    assert_eq!(door.put(ORDERS, &[], "").status, 204);
+    let four = json!({"documents": [{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}]});
+    assert_eq!(post(&door, "write", &four).status, 413);
+    let three = json!({"documents": [{"id": 1}, {"id": 2}, {"id": 3}]});
+    assert_eq!(post(&door, "write", &three).status, 200);
+    let previous = json!({"documents": [{"id": 1, "a": 1}, {"id": 2, "a": 1}], "previous": true});
+    let written = post(&door, "write", &previous).json()["written"].clone();
+    assert_eq!((&written[0]["previous"]["document"], &written[1]["kind"]), (&json!({"id": 1}), &json!("limit")));
+    assert_eq!(door.get(&format!("{ORDERS}/entries/2")).json(), json!({"id": 2}));
+}
+
+#[test]
+fn writes_and_changes_tell_what_was_there_before() {
+    let door = declared();
+    let put = |rest: &str, body: &str| door.put(&format!("{ORDERS}/entries/{rest}"), &[], body);
+    let first = put("1?previous=true", r#"{"n":1}"#);
+    let version = first.json()["version"].as_str().unwrap().to_owned();
+    assert_eq!(first.json(), json!({"id": 1, "version": version, "previous": null}));
+    assert_eq!((first.status, first.header("etag")), (200, Some(format!("\"{version}\"").as_str())));
+    let second = put("1?previous=true", r#"{"n":2}"#).json();
+    assert_eq!(second["previous"], json!({"version": version, "expires_ms": null, "document": {"id": 1, "n": 1}}));
+    assert_eq!(put("1?previous=false", r#"{"n":3}"#).status, 204);
+    let merged = post(&door, "entries/1?previous=true", &json!({"m": 1})).json();
+    assert_eq!(merged["previous"]["document"], json!({"id": 1, "n": 3}));
+    let increment = json!({"changes": [{"increment": "n", "by": 4}]});
+    let changed = post(&door, "entries/1/change?previous=true", &increment).json();
+    assert_eq!(changed["now"]["document"], json!({"id": 1, "n": 7, "m": 1}));
+    assert_eq!(changed["previous"]["document"], json!({"id": 1, "n": 3, "m": 1}));
+    assert_eq!(changed["previous"]["version"], merged["version"]);
+    assert_eq!(post(&door, "entries/1/change", &increment).json(), json!({"id": 1, "n": 11, "m": 1}));
+    assert_eq!(put("1?previous=2", "{}").status, 400);
+    assert_eq!(post(&door, "entries/9/change?previous=true", &increment).status, 404);
+}
+
+#[test]
+fn a_batch_tells_what_was_there_before_each_of_its_operations() {
+    let door = declared();
+    let entry = |document: Value| json!({"space": "shop", "type": "orders", "document": document, "previous": true});
+    let change =
+        json!({"space": "shop", "type": "orders", "id": 1, "changes": [{"set": "n", "value": 3}], "previous": true});
+    assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], r#"{"n":1}"#).status, 204);
+    let body = json!({"operations": [{"write": entry(json!({"id": 1, "n": 2}))}, {"change": change}, {"write": entry(json!({"id": 2}))}]});
+    let done = door.send("POST /batch", &[], Some(body.to_string().as_bytes())).json();
+    let (position, answers) = (&done["position"], &done["answers"]);
+    assert_eq!(answers[0]["previous"]["document"], json!({"id": 1, "n": 1}));
+    assert!(answers[0]["version"] == *position && answers[0]["previous"]["version"] != *position, "{done}");
+    assert_eq!(answers[1]["now"]["document"], json!({"id": 1, "n": 3}));
+    assert_eq!(answers[1]["previous"], json!({"version": position, "expires_ms": null, "document": {"id": 1, "n": 2}}));
+    assert_eq!(answers[2], json!({"id": 2, "version": position, "previous": null}));
+    let body = json!({"operations": [{"write": {"space": "shop", "type": "orders", "document": {}, "previous": 1}}]});
+    assert_eq!(door.send("POST /batch", &[], Some(body.to_string().as_bytes())).status, 400);
+}
