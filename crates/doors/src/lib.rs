@@ -8,6 +8,7 @@ pub mod auth;
 mod budget;
 mod durable;
 mod error;
+mod explained;
 mod failed_logins;
 mod handed;
 pub mod http;

@@ -1,4 +1,5 @@
-//! What is asked about many entries of a type: how many there are, that all of them go, and all of them, some at a time.
+//! What is asked about many entries of a type: how many there are, that all of them go, how they would be found, and all of them, some at a
+//! time.
 //!
 //! May use: everything of the door but sockets.
 
@@ -21,6 +22,7 @@ use super::spaces::{holding, searching};
 use super::upload::Upload;
 use super::uri;
 use crate::budget::Share;
+use crate::explained::{self, By, Found};
 use crate::iterations::{Going, batch, locked};
 
 /// Entries that an iteration returns at a time unless its limit says otherwise.
@@ -30,6 +32,20 @@ const LIMIT_DEFAULT: usize = 100;
 enum Begins {
     Now(Box<Wanted>),
     At(u64),
+}
+
+fn explanation(found: &[Found]) -> serde_json::Value {
+    let one = |found: &Found| {
+        let (by, index) = match &found.by {
+            By::Id => ("id", None),
+            By::Index(index) => ("index", Some(index)),
+            By::All => ("all", None),
+        };
+        json!({ "by": by, "index": index, "partitions": found.partitions, "candidates": found.candidates })
+    };
+    let (partitions, candidates): (u64, u64) =
+        (found.iter().map(|it| it.partitions).sum(), found.iter().map(|it| it.candidates).sum());
+    json!({ "partitions": partitions, "candidates": candidates, "by": found.iter().map(one).collect::<Vec<_>>() })
 }
 
 impl Asked<'_> {
@@ -56,6 +72,24 @@ impl Asked<'_> {
         };
         let count = self.search(searching(share, count)).await?;
         Ok(say_durability(with_type(JSON, json!({ "count": count }).to_string()), durability))
+    }
+
+    pub(crate) async fn explain_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let place = self.place()?;
+        upload.check_present()?;
+        let store = self.shared.store.clone();
+        let read = move |text: &[u8]| {
+            let mut fields = Fields::parse(text)?;
+            let is_id = fields.has("id");
+            let wanted = space_json::wanted(&mut fields)?.kept(&store)?;
+            fields.end()?;
+            Ok((wanted, is_id))
+        };
+        let ((wanted, is_id), share) = self.json(upload, Becomes::Values, read).await?;
+        let explain =
+            move |store: &Store| Ok::<_, Failure>(explained::explain(&place.entries(store)?, &wanted, is_id)?);
+        let found = self.shared.ask(holding(share, explain)).await??;
+        Ok(with_type(JSON, explanation(&found).to_string()))
     }
 
     pub(crate) async fn clear_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {

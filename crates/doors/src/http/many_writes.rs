@@ -2,9 +2,12 @@
 //!
 //! May use: everything of the door but sockets.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use axum::response::Response;
-use holdfast::space::{Document, Entries, Entry, Value, WriteOptions, Written};
+use holdfast::space::{Change, Document, Entries, Entry, Lease, Stop, Value, Wanted, WriteOptions, Written};
 use holdfast::{Error, ErrorKind, Position, Store};
 use serde_json::json;
 
@@ -48,6 +51,47 @@ impl Asked<'_> {
         let body = self.shared.ask(holding(share, write)).await??;
         Ok(say_durability(with_type(JSON, body), durability))
     }
+
+    /// Changes all that match. It goes on when nobody waits for it any more: who sends it and goes means it.
+    pub(crate) async fn change_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        upload.check_present()?;
+        let store = self.shared.store.clone();
+        let read = move |text: &[u8]| changes(text, &store);
+        let (Changes { wanted, changes, lease }, share) = self.json(upload, Becomes::Values, read).await?;
+        let limits = &self.shared.options.limits;
+        let stop = Stop { time_max: Some(limits.space_time_max), ..Stop::default() };
+        // Threads that wait for locks must leave some to those who could let go.
+        let turn = Arc::clone(&self.shared.lock_turns).try_acquire_owned().ok();
+        let lock_timeout = turn.as_ref().map_or(Duration::ZERO, |_| limits.answer_timeout / 2);
+        let options = WriteOptions {
+            lease,
+            lock_timeout: Some(lock_timeout),
+            durability: Some(durability),
+            ..WriteOptions::default()
+        };
+        let change = move |store: &Store| {
+            let _turn = turn;
+            Ok::<_, Failure>(place.entries(store)?.until(stop).change_many(&wanted, &changes, &options)?)
+        };
+        let count = self.shared.ask(holding(share, change)).await??;
+        Ok(say_durability(with_type(JSON, json!({ "changed": count }).to_string()), durability))
+    }
+}
+
+/// Which entries are to be changed, and how.
+struct Changes {
+    wanted: Wanted,
+    changes: Vec<Change>,
+    lease: Lease,
+}
+
+fn changes(body: &[u8], store: &Store) -> Result<Changes, Failure> {
+    let mut fields = Fields::parse(body)?;
+    let wanted = space_json::wanted(&mut fields)?.kept(store)?;
+    let (changes, lease) = (space_json::changes_of(&mut fields)?, fields.lease()?);
+    fields.end()?;
+    Ok(Changes { wanted, changes, lease })
 }
 
 fn writes(body: &[u8], (documents_max, bytes_max): (usize, usize)) -> Result<Writes, Failure> {

@@ -20,6 +20,7 @@ mod guard;
 mod handle;
 mod upload;
 
+mod finding;
 mod index;
 mod listing;
 mod object;
@@ -73,6 +74,8 @@ mod tests_client;
 mod tests_events;
 #[cfg(test)]
 mod tests_execute;
+#[cfg(test)]
+mod tests_finding;
 #[cfg(test)]
 mod tests_held;
 #[cfg(test)]

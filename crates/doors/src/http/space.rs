@@ -229,6 +229,8 @@ pub(crate) struct Query {
     pub(crate) select: Option<(String, Vec<Value>)>,
     pub(crate) limit: usize,
     pub(crate) wait: Duration,
+    /// Only wait while there is an entry that a transaction has locked.
+    pub(crate) if_exists: bool,
 }
 
 /// What a query found.

@@ -173,11 +173,22 @@ pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Quer
         Some(_) => wanted_with(&mut fields, &[])?,
     };
     let limit = limit(&mut fields, &wanted, bounds.limit_default)?;
-    let wait = if is_taking { fields.number("wait_ms")?.map(Duration::from_millis) } else { None };
+    let is_waiting = ["wait_ms", "if_exists"].into_iter().any(|name| fields.has(name));
+    if select.is_some() && is_waiting {
+        return Err(Failure::bad("a whole query waits for nothing: wait_ms and if_exists are for entries"));
+    }
+    let wait = fields.number("wait_ms")?.map(Duration::from_millis);
+    let if_exists = fields.flag("if_exists")?;
+    if if_exists && is_taking && limit > 1 {
+        return Err(Failure::bad("if_exists is for one entry: say limit 1"));
+    }
+    if wait.is_some() {
+        wanted.check_unordered("waiting")?;
+    }
     fields.end()?;
     let limit = if select.is_some() { bounds.limit } else { limit.min(bounds.limit) };
     let wait = wait.unwrap_or_default().min(bounds.wait);
-    Ok(Query { wanted, select: select.map(|sql| (sql, parameters)), limit, wait })
+    Ok(Query { wanted, select: select.map(|sql| (sql, parameters)), limit, wait, if_exists })
 }
 
 /// The changes that a body says: `{"changes": [{"set": path, "value": value}, ..]}`.

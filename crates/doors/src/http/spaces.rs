@@ -9,16 +9,16 @@ use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
-use holdfast::space::{Document, Entry, Lease, Stop, Taking, Value, WriteMode};
+use holdfast::space::{Document, Entry, Lease, Stop, Value, WriteMode};
 use serde_json::json;
 
 use super::conditions::{Conditions, tag};
 use super::failure::Failure;
-use super::gone::{Ends, gone, gone_for_a_while, left};
+use super::gone::{Ends, gone_for_a_while, left};
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::EXPIRES;
-use super::space::{self, How, One, Place, Rows, Taken};
+use super::space::{self, How, One, Place};
 use super::upload::Upload;
 use super::{admin, space_json, uri};
 use crate::argument;
@@ -26,9 +26,6 @@ use crate::auth::{Right, User};
 use crate::budget::Share;
 use crate::peer::Peer;
 use crate::through::load_and_look;
-
-/// Entries that a query returns unless its limit says otherwise.
-const LIMIT_DEFAULT: usize = 100;
 
 fn name(segment: &[u8]) -> Result<String, Failure> {
     String::from_utf8(segment.to_vec()).map_err(|_| Failure::bad("names of spaces and types are UTF-8"))
@@ -271,63 +268,5 @@ impl Asked<'_> {
         let (one, conditions, durability) = (self.one()?, Conditions::parse(&self.parts.headers)?, self.durability()?);
         self.shared.ask(move |store| space::delete(store, &one, &conditions, durability)).await??;
         Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
-    }
-
-    async fn space_query(&self, upload: &mut Upload, is_taking: bool) -> Result<(space::Query, Share), Failure> {
-        let limits = &self.shared.options.limits;
-        let limit_default = if is_taking { 1 } else { LIMIT_DEFAULT };
-        let bounds = space_json::Bounds { limit: limits.page_entries_max, limit_default, wait: limits.take_wait_max };
-        upload.check_present()?;
-        let store = self.shared.store.clone();
-        let read = move |text: &[u8]| {
-            let query = space_json::query(text, bounds, is_taking)?;
-            Ok(space::Query { wanted: query.wanted.kept(&store)?, ..query })
-        };
-        self.json(upload, Becomes::Values, read).await
-    }
-
-    pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
-        let (place, durability) = (self.place()?, self.durability()?);
-        let (query, share) = self.space_query(upload, false).await?;
-        let ask = searching(share, move |store, stop| space::query(store, (&place, stop), &query, durability));
-        let rows = self.search(ask).await?;
-        let body = match rows {
-            Rows::Entries(entries) => space_json::entries(&entries),
-            Rows::Documents(documents) => space_json::rows(&documents),
-        };
-        Ok(say_durability(with_type(JSON, body), durability))
-    }
-
-    pub(crate) async fn take_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
-        let (place, durability) = (self.place()?, self.durability()?);
-        // All of it lives for as long as this request does, and the share with it.
-        let (query, _share) = self.space_query(upload, true).await?;
-        let query = Arc::new(query);
-        let entries = place.entries(&self.shared.store)?;
-        let (of, wanted) = (entries.clone(), Arc::clone(&query));
-        let look = move |store: &Store, stop| Taken::default().more(store, &of.until(stop), &wanted);
-        let mut taken = self.search(look).await?;
-        if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
-            let peer = self.parts.extensions.get::<Peer>();
-            let waiting = entries.waiting(&query.wanted, Taking::Take)?;
-            let mut stop = self.shared.stop.clone();
-            // No thread waits. A door that stops answers now.
-            let granted = tokio::select! {
-                granted = waiting => Some(granted?),
-                () = tokio::time::sleep(query.wait) => None,
-                _ = stop.wait_for(|stop| *stop) => None,
-                () = gone(peer) => return Err(left()),
-            };
-            if let Some(shown) = granted {
-                taken.add(&self.shared.store, &entries, shown);
-                if peer.is_some_and(Peer::is_gone) {
-                    return Err(left());
-                }
-                let (of, wanted) = (entries.clone(), Arc::clone(&query));
-                taken = self.search(move |store, stop| taken.more(store, &of.until(stop), &wanted)).await?;
-            }
-        }
-        let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;
-        Ok(say_durability(with_type(JSON, space_json::entries(&settled.keep())), durability))
     }
 }

@@ -86,3 +86,39 @@ fn an_iteration_comes_to_every_entry_once() {
     }
     assert_eq!(door.send(&format!("POST {ORDERS}/iterate"), &[], None).status, 411);
 }
+
+#[test]
+fn how_entries_would_be_found_is_explained_by_id_template_and_query() {
+    let door = open_wide();
+    let body = r#"{"indexes":[{"name":"city","kind":"hash","paths":["city"]}]}"#;
+    assert_eq!(door.put(ORDERS, &[], body).status, 204);
+    for id in 0..20 {
+        let city = if id % 10 == 0 { "Ulm" } else { "Bonn" };
+        assert_eq!(
+            door.put(&format!("{ORDERS}/entries/{id}"), &[], &json!({"city": city, "n": 1}).to_string()).status,
+            204
+        );
+    }
+    let by = |body: &Value| post(&door, "explain", body).json();
+    let one = json!({"by": "id", "index": null, "partitions": 1, "candidates": 1});
+    assert_eq!(by(&json!({"id": 1})), json!({"partitions": 1, "candidates": 1, "by": [one]}));
+    let all = json!({"by": "all", "index": null, "partitions": 2, "candidates": 20});
+    assert_eq!(by(&json!({})), json!({"partitions": 2, "candidates": 20, "by": [all]}));
+    assert_eq!(by(&json!({"template": {"n": 1}}))["by"][0]["by"], "all");
+    for body in [json!({"template": {"city": "Ulm"}}), json!({"where": "city = ?", "parameters": ["Ulm"]})] {
+        let found = by(&body);
+        assert_eq!((&found["by"][0]["by"], &found["by"][0]["index"]), (&json!("index"), &json!("city")), "{found}");
+        assert_eq!((&found["candidates"], &found["partitions"]), (&json!(2), &json!(2)));
+    }
+    for (body, wanted) in [
+        (json!({"limit": 1}), "limit is not known"),
+        (json!({"id": null}), "id is null"),
+        (json!({"where": "city = ("}), ""),
+        (json!({"template": 1}), "template has to be an object"),
+    ] {
+        let answer = post(&door, "explain", &body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    let none = door.send("POST /spaces/shop/types/none/explain", &[], Some(b"{}"));
+    assert_eq!((none.status, door.send(&format!("POST {ORDERS}/explain"), &[], None).status), (404, 411));
+}

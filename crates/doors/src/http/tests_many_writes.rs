@@ -132,3 +132,79 @@ fn a_batch_tells_what_was_there_before_each_of_its_operations() {
     let body = json!({"operations": [{"write": {"space": "shop", "type": "orders", "document": {}, "previous": 1}}]});
     assert_eq!(door.send("POST /batch", &[], Some(body.to_string().as_bytes())).status, 400);
 }
+
+#[test]
+fn all_that_match_are_changed_each_by_itself() {
+    let door = declared();
+    for id in 0..5 {
+        assert_eq!(door.put(&format!("{ORDERS}/entries/{id}"), &[], &json!({"n": id % 2}).to_string()).status, 204);
+    }
+    let odd = json!({"where": "n = ?", "parameters": [1], "changes": [{"set": "seen", "value": true}, {"increment": "n", "by": 2}]});
+    let answer = door.send(&format!("POST {ORDERS}/change?durability=written"), &[], Some(odd.to_string().as_bytes()));
+    assert_eq!((answer.json(), answer.header("x-holdfast-durability")), (json!({"changed": 2}), Some("written")));
+    assert_eq!(door.get(&format!("{ORDERS}/entries/1")).json(), json!({"id": 1, "n": 3, "seen": true}));
+    assert_eq!(post(&door, "change", &odd).json(), json!({"changed": 0}));
+    let limited = json!({"where": "n = 0 LIMIT 2", "changes": [{"set": "n", "value": 9}], "lease_ms": 60_000});
+    assert_eq!(post(&door, "change", &limited).json(), json!({"changed": 2}));
+    let one = json!({"template": {"n": 0}, "changes": [{"set": "n", "value": 9}]});
+    assert_eq!(post(&door, "change", &one).json(), json!({"changed": 1}));
+    let all = json!({"changes": [{"unset": "seen"}]});
+    assert_eq!(post(&door, "change", &all).json(), json!({"changed": 5}));
+    for (body, wanted) in [
+        (json!({"where": "n = 1"}), "changes has to be a list"),
+        (json!({"changes": [{"grow": "n"}]}), "a change is one of"),
+        (json!({"id": 1, "template": {}, "changes": [{"unset": "n"}]}), "one at the most"),
+        (json!({"limit": 1, "changes": [{"unset": "n"}]}), "limit is not known"),
+        (json!({"changes": [{"set": "id", "value": 7}]}), "id"),
+        (json!({"changes": [{"unset": "n"}], "lease_ms": -1}), "lease_ms is"),
+    ] {
+        let answer = post(&door, "change", &body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    let none = door.send("POST /spaces/shop/types/none/change", &[], Some(br#"{"changes":[{"unset":"n"}]}"#));
+    assert_eq!((none.status, door.send(&format!("POST {ORDERS}/change"), &[], None).status), (404, 411));
+}
+
+#[test]
+fn all_that_match_are_changed_in_one_batch() {
+    let door = declared();
+    let put = |id: u64| json!({"write": {"space": "shop", "type": "orders", "document": {"id": id, "n": 1}}});
+    let of = |more: Value| {
+        let mut all = json!({"space": "shop", "type": "orders", "changes": [{"increment": "n", "by": 1}]});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "change_all": all })
+    };
+    let read = json!({"read": {"space": "shop", "type": "orders", "id": 2}});
+    let body = json!({"operations": [put(1), put(2), of(json!({"where": "n = 1"})), of(json!({"id": 7})), read]});
+    let done = door.send("POST /batch", &[], Some(body.to_string().as_bytes())).json();
+    let (position, answers) = (&done["position"], &done["answers"]);
+    assert_eq!((&answers[2], &answers[3]), (&json!({"changed": 2}), &json!({"changed": 0})));
+    let entry = &answers[4]["entries"][0];
+    assert_eq!((&entry["document"], &entry["version"]), (&json!({"id": 2, "n": 2}), position));
+    // More than one operation may change at once.
+    let body = json!({"operations": [put(3), of(json!({}))]});
+    let refused = door.send("POST /batch", &[], Some(body.to_string().as_bytes()));
+    assert!(refused.status == 413 && refused.text().contains("more than 2 entries match"), "{refused:?}");
+    assert_eq!(post(&door, "count", &json!({})).json(), json!({"count": 2}));
+}
+
+#[test]
+fn what_a_transaction_has_locked_ends_a_change_of_many() {
+    let door = declared();
+    assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], "{}").status, 204);
+    let begun = door.send("POST /transactions", &[], Some(b"{}")).json();
+    let path = format!("/transactions/{}", begun["transaction"].as_str().unwrap());
+    let take = json!({"operations": [{"take": {"space": "shop", "type": "orders", "id": 1}}]}).to_string();
+    assert_eq!(door.send(&format!("POST {path}"), &[], Some(take.as_bytes())).status, 200);
+    let written = post(&door, "write", &json!({"documents": [{"id": 1}, {"id": 2}]})).json();
+    assert_eq!((&written["written"][0]["kind"], &written["written"][0]["status"]), (&json!("timeout"), &json!(409)));
+    assert_eq!(written["written"][1]["id"], 2);
+    // Within another transaction it says how long it waits.
+    let other = door.send("POST /transactions", &[], Some(b"{}")).json();
+    let other = format!("POST /transactions/{}", other["transaction"].as_str().unwrap());
+    let all = json!({"space": "shop", "type": "orders", "changes": [{"set": "n", "value": 1}]});
+    let body = json!({"operations": [{"change_all": all}], "lock_timeout_ms": 0}).to_string();
+    let refused = door.send(&other, &[], Some(body.as_bytes()));
+    assert!(refused.status == 409 && refused.text().contains("locked"), "{refused:?}");
+    assert_eq!(door.send(&format!("DELETE {path}"), &[], None).status, 204);
+}

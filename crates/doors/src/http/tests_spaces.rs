@@ -255,7 +255,7 @@ fn queries_find_entries_and_takes_remove_them() {
         (r#"{"where":"n = ?","template":{}}"#, "one at the most"),
         (r#"{"parameters":[1]}"#, "parameters"),
         (r#"{"limits":1}"#, "limits is not known"),
-        (r#"{"wait_ms":1}"#, "wait_ms is not known"),
+        (r#"{"select":"SELECT n FROM orders","wait_ms":1}"#, "waits for nothing"),
         ("7", "JSON object"),
     ] {
         let answer = post(&door, "/query", body);

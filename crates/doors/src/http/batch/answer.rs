@@ -21,6 +21,7 @@ pub(super) enum Answer {
         now: Entry,
         previous: Option<Entry>,
     },
+    ChangedAll(u64),
     Put,
     Deleted(bool),
     Got(Option<Object>),
@@ -53,6 +54,7 @@ impl Answer {
             Answer::Deleted(is) => json!({ "deleted": is }).to_string(),
             Answer::Count(count) => json!({ "count": count }).to_string(),
             Answer::Cleared(count) => json!({ "cleared": count }).to_string(),
+            Answer::ChangedAll(count) => json!({ "changed": count }).to_string(),
             Answer::Points(count) => json!({ "points": count }).to_string(),
             Answer::Acknowledged => "{}".to_owned(),
             Answer::Changed { now, previous } => {

@@ -57,7 +57,7 @@ fn read_all(operations: Vec<Value>, operations_max: usize, store: &Store) -> Res
     operations.into_iter().enumerate().map(read).collect()
 }
 
-const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, delete, count, clear, put, get, points and acknowledge";
+const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, change_all, delete, count, clear, put, get, points and acknowledge";
 
 fn operation(value: Value) -> Result<Operation, Failure> {
     let (word, value) = Fields::of("an operation", value)?.only().ok_or_else(|| Failure::bad(UNKNOWN))?;
@@ -71,6 +71,11 @@ fn operation(value: Value) -> Result<Operation, Failure> {
         "read" => Operation::Read(which(&mut fields, Takes::Conditions)?),
         "take" => take(&mut fields)?,
         "change" => change(&mut fields)?,
+        "change_all" => {
+            let which = which(&mut fields, Takes::Nothing)?;
+            let (changes, lease) = (space_json::changes_of(&mut fields)?, fields.lease()?);
+            Operation::ChangeAll { which, changes, lease }
+        }
         "delete" if fields.has("space") => Operation::Remove(one(&mut fields, &word)?),
         "delete" => Operation::Delete { name: name(&mut fields)?, condition: condition(&mut fields)? },
         "count" => Operation::Count(which(&mut fields, Takes::Nothing)?),

@@ -50,6 +50,11 @@ pub(super) enum Operation {
         lease: Lease,
         previous: Previous,
     },
+    ChangeAll {
+        which: Which,
+        changes: Vec<Change>,
+        lease: Lease,
+    },
     Remove(Which),
     Count(Which),
     Clear(Which),
@@ -99,6 +104,7 @@ impl Operation {
             Operation::Read(which) | Operation::Count(which) => Some(space(Right::Read, which)),
             Operation::Take { which, .. }
             | Operation::Change { which, .. }
+            | Operation::ChangeAll { which, .. }
             | Operation::Remove(which)
             | Operation::Clear(which) => Some(space(Right::Write, which)),
             Operation::Put { name, .. } | Operation::Delete { name, .. } => Some((Right::Write, &name.bucket[..])),
@@ -114,6 +120,7 @@ impl Operation {
         if let Operation::Read(which)
         | Operation::Take { which, .. }
         | Operation::Change { which, .. }
+        | Operation::ChangeAll { which, .. }
         | Operation::Remove(which)
         | Operation::Count(which)
         | Operation::Clear(which) = &mut self
@@ -139,6 +146,7 @@ impl Operation {
                 | Operation::Read(_)
                 | Operation::Take { .. }
                 | Operation::Change { .. }
+                | Operation::ChangeAll { .. }
                 | Operation::Remove(_)
         )
     }

@@ -118,6 +118,12 @@ impl Running<'_, '_> {
                 self.spend(changed.now.document.as_bytes().len())?;
                 Ok(Answer::Changed { now: changed.now, previous: told })
             }
+            Operation::ChangeAll { which, changes, lease } => {
+                let entries = self.entries(&which.place)?;
+                let (options, most) = (WriteOptions { lease, ..self.writing() }, self.bounds.entries);
+                let changed = entries.within(self.transaction).change_many(&which.wanted, &changes, &options, most);
+                Ok(Answer::ChangedAll(changed?))
+            }
             Operation::Remove(which) => {
                 let entries = self.entries(&which.place)?;
                 let is_there = self.take(&which, &entries, true)?.is_some();

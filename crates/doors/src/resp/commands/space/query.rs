@@ -2,14 +2,13 @@
 //!
 //! May use: `wanted`, the facade. Must not know: sockets, dispatch.
 
-use std::collections::BTreeMap;
-
 use holdfast::Shown;
 use holdfast::space::{Document, Entries, Value, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
 use super::within::Begins;
 use super::{entries, entries_to_change, is_long, need_of, show, show_change, within};
+use crate::explained::{self, By, Found};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::open::{Came, For};
 use crate::resp::reply::Reply;
@@ -130,29 +129,22 @@ pub(crate) fn explain(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
-    let plans = entries.explain(&chosen.wanted)?;
-    let by_id = chosen.is_id;
-    let mut indexes: BTreeMap<Option<String>, (usize, u64)> = BTreeMap::new();
-    for plan in &plans {
-        let (partitions, candidates) = indexes.entry(plan.index.clone()).or_default();
-        *partitions += 1;
-        *candidates += if by_id { 1 } else { plan.candidates };
-    }
+    let found = explained::explain(&entries, &chosen.wanted, chosen.is_id)?;
     call.reply.map(3);
     call.reply.text("partitions");
-    call.reply.unsigned(plans.len() as u64);
+    call.reply.unsigned(found.iter().map(|found| found.partitions).sum());
     call.reply.text("candidates");
-    call.reply.unsigned(indexes.values().map(|(_, candidates)| candidates).sum());
+    call.reply.unsigned(found.iter().map(|found| found.candidates).sum());
     call.reply.text("by");
-    call.reply.array(indexes.len());
-    for (index, (partitions, candidates)) in indexes {
+    call.reply.array(found.len());
+    for Found { by, partitions, candidates } in found {
         call.reply.array(3);
-        match index {
-            _ if by_id => call.reply.text("id"),
-            Some(index) => call.reply.text(&format!("index {index}")),
-            None => call.reply.text("all entries"),
+        match by {
+            By::Id => call.reply.text("id"),
+            By::Index(index) => call.reply.text(&format!("index {index}")),
+            By::All => call.reply.text("all entries"),
         }
-        call.reply.unsigned(partitions as u64);
+        call.reply.unsigned(partitions);
         call.reply.unsigned(candidates);
     }
     Ok(())

@@ -1,0 +1,143 @@
+//! Reading and taking entries of a type, and waiting for one.
+//!
+//! Who waits is in one queue with those who wait over RESP, and takes no thread. Who waits only while a transaction has locked what
+//! there is has no queue: it looks again now and then.
+//!
+//! May use: everything of the door but sockets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use holdfast::space::{Entries, Entry, ReadOptions, Taking};
+use holdfast::{Shown, Store};
+use tokio::time::Instant;
+
+use super::failure::Failure;
+use super::gone::{gone, left};
+use super::handle::{Asked, JSON, say_durability, with_type};
+use super::json_body::Becomes;
+use super::object::shown_at;
+use super::space::{self, Query, Rows, Taken};
+use super::space_json;
+use super::upload::Upload;
+use crate::budget::Share;
+use crate::peer::Peer;
+
+/// Entries that a query returns unless its limit says otherwise.
+const LIMIT_DEFAULT: usize = 100;
+/// How often who waits for a lock looks whether the entry is free.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Asked<'_> {
+    async fn space_query(&self, upload: &mut Upload, is_taking: bool) -> Result<(Query, Share), Failure> {
+        let limits = &self.shared.options.limits;
+        let limit_default = if is_taking { 1 } else { LIMIT_DEFAULT };
+        let bounds = space_json::Bounds { limit: limits.page_entries_max, limit_default, wait: limits.take_wait_max };
+        upload.check_present()?;
+        let store = self.shared.store.clone();
+        let read = move |text: &[u8]| {
+            let query = space_json::query(text, bounds, is_taking)?;
+            Ok(Query { wanted: query.wanted.kept(&store)?, ..query })
+        };
+        self.json(upload, Becomes::Values, read).await
+    }
+
+    pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        // All of it lives for as long as this request does, and the share with it.
+        let (query, _share) = self.space_query(upload, false).await?;
+        let query = Arc::new(query);
+        let (of, wanted) = (place.clone(), Arc::clone(&query));
+        let ask = move |store: &Store, stop| space::query(store, (&of, stop), &wanted, durability);
+        let mut rows = self.search(ask).await?;
+        // What transactions have locked is shown as it was committed last: nobody waits for them.
+        let waits = query.limit > 0 && !query.wait.is_zero() && !query.if_exists;
+        if waits && matches!(&rows, Rows::Entries(entries) if entries.is_empty()) {
+            let entries = place.entries(&self.shared.store)?;
+            if let Some(shown) = self.wait_for_entry(&entries, &query, Taking::Read).await? {
+                let position = shown.position;
+                let settle = move |store: &Store| space::settle(store, &entries, position, shown_at(durability));
+                self.shared.ask(settle).await??;
+                rows = Rows::Entries(vec![shown.value]);
+            }
+        }
+        let body = match rows {
+            Rows::Entries(entries) => space_json::entries(&entries),
+            Rows::Documents(documents) => space_json::rows(&documents),
+        };
+        Ok(say_durability(with_type(JSON, body), durability))
+    }
+
+    pub(crate) async fn take_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        // All of it lives for as long as this request does, and the share with it.
+        let (query, _share) = self.space_query(upload, true).await?;
+        let query = Arc::new(query);
+        let entries = place.entries(&self.shared.store)?;
+        let mut taken = self.take_more(&entries, &query, Taken::default()).await?;
+        if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
+            if query.if_exists {
+                taken = self.take_unlocked(&entries, &query).await?;
+            } else if let Some(shown) = self.wait_for_entry(&entries, &query, Taking::Take).await? {
+                taken.add(&self.shared.store, &entries, shown);
+                if self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
+                    return Err(left());
+                }
+                taken = self.take_more(&entries, &query, taken).await?;
+            }
+        }
+        let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;
+        Ok(say_durability(with_type(JSON, space_json::entries(&settled.keep())), durability))
+    }
+
+    async fn take_more(&self, entries: &Entries, query: &Arc<Query>, taken: Taken) -> Result<Taken, Failure> {
+        let (of, wanted) = (entries.clone(), Arc::clone(query));
+        self.search(move |store, stop| taken.more(store, &of.until(stop), &wanted)).await
+    }
+
+    /// Waits for the first entry. No thread waits. A door that stops answers now.
+    async fn wait_for_entry(
+        &self,
+        entries: &Entries,
+        query: &Query,
+        taking: Taking,
+    ) -> Result<Option<Shown<Entry>>, Failure> {
+        let waiting = entries.waiting(&query.wanted, taking)?;
+        let mut stop = self.shared.stop.clone();
+        tokio::select! {
+            granted = waiting => Ok(Some(granted?)),
+            () = tokio::time::sleep(query.wait) => Ok(None),
+            _ = stop.wait_for(|stop| *stop) => Ok(None),
+            () = gone(self.parts.extensions.get::<Peer>()) => Err(left()),
+        }
+    }
+
+    /// Takes what a transaction has locked once it is free, if it is there then.
+    async fn take_unlocked(&self, entries: &Entries, query: &Arc<Query>) -> Result<Taken, Failure> {
+        let (mut stop, until) = (self.shared.stop.clone(), Instant::now() + query.wait);
+        loop {
+            let (of, wanted) = (entries.clone(), Arc::clone(query));
+            // What a transaction has locked is there for who reads.
+            let look = move |_: &Store, until| {
+                Ok(of.until(until).read_shown(&wanted.wanted, &ReadOptions::default())?.is_some())
+            };
+            let is_there = self.search(look).await?;
+            if is_there && Instant::now() < until {
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_INTERVAL.min(until - Instant::now())) => {}
+                    _ = stop.wait_for(|stop| *stop) => return Ok(Taken::default()),
+                    () = gone(self.parts.extensions.get::<Peer>()) => return Err(left()),
+                }
+            }
+            let taken = self.take_more(entries, query, Taken::default()).await?;
+            // What was not there a moment ago may have come since: then it is taken, and else not waited for.
+            if !is_there || !taken.entries.is_empty() || Instant::now() >= until {
+                if !taken.entries.is_empty() && self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
+                    return Err(left());
+                }
+                return Ok(taken);
+            }
+        }
+    }
+}

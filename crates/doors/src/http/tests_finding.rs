@@ -1,0 +1,121 @@
+//! Waiting for entries to read, and for those that transactions have locked, through the door.
+
+use std::time::{Duration, Instant};
+
+use holdfast::space::{Document, ReadOptions, Wanted, WriteOptions};
+use serde_json::{Value, json};
+
+use super::tests_client::{Answer, Door, open_wide};
+
+const ORDERS: &str = "/spaces/shop/types/orders";
+
+fn declared() -> Door {
+    let door = open_wide();
+    assert_eq!(door.put(ORDERS, &[], "").status, 204);
+    door
+}
+
+fn post(door: &Door, rest: &str, body: &Value) -> Answer {
+    door.send(&format!("POST {ORDERS}/{rest}"), &[], Some(body.to_string().as_bytes()))
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_query_waits_for_the_first_entry_and_leaves_it() {
+    let door = declared();
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    for (number, which) in
+        [json!({"id": 0}), json!({"where": "n = ?", "parameters": [1]}), json!({"template": {"n": 2}})]
+            .into_iter()
+            .enumerate()
+    {
+        let mut body = which.clone();
+        body.as_object_mut().unwrap().insert("wait_ms".to_owned(), json!(60_000));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| post(&door, "query", &body));
+            until("it waits", || entries.waiters() == 1);
+            let n = i64::try_from(number).unwrap();
+            entries.write_shown(&Document::from_pairs([("id", n), ("n", n)]), &WriteOptions::default()).unwrap();
+            let found = waiting.join().unwrap().json();
+            assert_eq!(found["entries"][0]["document"], json!({"id": number, "n": number}), "{which}");
+            assert_eq!(found["entries"].as_array().map(Vec::len), Some(1));
+        });
+    }
+    assert_eq!((entries.usage().entries, entries.waiters()), (3, 0));
+    // What is there is answered at once.
+    assert_eq!(
+        post(&door, "query", &json!({"limit": 2, "wait_ms": 60_000})).json()["entries"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_query_waits_no_longer_than_it_is_told() {
+    let door = declared();
+    assert_eq!(post(&door, "query", &json!({"id": 1, "wait_ms": 5})).json(), json!({"entries": []}));
+    assert_eq!(post(&door, "query", &json!({"id": 1, "wait_ms": 0})).json(), json!({"entries": []}));
+    assert_eq!(post(&door, "query", &json!({"id": 1, "wait_ms": 60_000, "limit": 0})).json(), json!({"entries": []}));
+    // This client has closed its side: nothing is waited for.
+    let waiting = br#"{"id":3,"wait_ms":60000}"#;
+    assert_eq!(door.send_last(&format!("POST {ORDERS}/query"), Some(waiting)).status, 503);
+    for (body, wanted) in [
+        (json!({"wait_ms": -1}), "wait_ms has to be a whole number"),
+        (json!({"wait_ms": "long"}), "wait_ms has to be a whole number"),
+        (json!({"if_exists": 1}), "if_exists has to be true or false"),
+        (json!({"where": "n = 1 ORDER BY n", "wait_ms": 5}), "ORDER BY and OFFSET"),
+        (json!({"select": "SELECT n FROM orders", "if_exists": true}), "waits for nothing"),
+    ] {
+        let answer = post(&door, "query", &body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    let many = post(&door, "take", &json!({"if_exists": true, "limit": 2}));
+    assert!(many.status == 400 && many.text().contains("one entry"), "{many:?}");
+    assert_eq!(post(&door, "query", &json!({"if_exists": true, "limit": 2})).status, 200);
+}
+
+#[test]
+fn a_take_waits_for_what_a_transaction_has_locked_if_it_is_there() {
+    let door = declared();
+    assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], "{}").status, 204);
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    let take = |id: u64, wait_ms: u64| post(&door, "take", &json!({"id": id, "wait_ms": wait_ms, "if_exists": true}));
+    // What is not there is not waited for, and nobody stands in the queue.
+    let began = Instant::now();
+    assert_eq!(take(9, 60_000).json(), json!({"entries": []}));
+    assert!(began.elapsed() < Duration::from_secs(30));
+    let lock = || {
+        let mut transaction = door.store.begin();
+        let taken = entries.within(&mut transaction).take(&Wanted::id(1), &ReadOptions::default()).unwrap();
+        assert!(taken.is_some());
+        transaction
+    };
+    let locked = lock();
+    let began = Instant::now();
+    assert_eq!(take(1, 120).json(), json!({"entries": []}));
+    assert!(began.elapsed() >= Duration::from_millis(120));
+    assert_eq!(take(1, 0).json(), json!({"entries": []}));
+    // Reading shows what was committed last, and waits for nobody.
+    let read = post(&door, "query", &json!({"id": 1, "wait_ms": 60_000, "if_exists": true})).json();
+    assert_eq!(read["entries"][0]["document"], json!({"id": 1}));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| take(1, 60_000));
+        drop(locked);
+        assert_eq!(waiting.join().unwrap().json()["entries"][0]["document"], json!({"id": 1}));
+    });
+    assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], "{}").status, 204);
+    let locked = lock();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| take(1, 60_000));
+        // It is gone when the lock is.
+        locked.commit(holdfast::Durability::Written).unwrap();
+        assert_eq!(waiting.join().unwrap().json(), json!({"entries": []}));
+    });
+    assert_eq!(entries.usage().entries, 0);
+}
