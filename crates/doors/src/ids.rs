@@ -1,4 +1,4 @@
-//! Numbers by which clients know what a door keeps for them: cursors and snapshots.
+//! Numbers by which clients know what a door keeps for them: cursors and snapshots; and a run of the server.
 //!
 //! They ascend, and no other run of the program is likely to give one of them: a client that goes on after a restart with what it had
 //! before is told that it is gone, and does not go on with what is somebody else's.
@@ -17,6 +17,15 @@ pub(crate) fn fresh() -> u64 {
     // The standard library's random keys are the randomness that needs no other crate.
     RandomState::new().hash_one(0)
 }
+
+/// Tells one run of a server from all others: 40 hexadecimal digits, as Redis has them.
+pub(crate) fn run() -> String {
+    let digits = format!("{:016x}{:016x}{:016x}", fresh(), fresh(), fresh());
+    digits.get(..40).unwrap_or(&digits).to_owned()
+}
+
+/// What clients are told who heard, or read, in another run.
+pub(crate) const NEW_RUN: &str = "the server was started anew since that run: what it had shown last may have been lost with it; read what is there, and listen anew";
 
 /// Gives numbers.
 pub(crate) struct Ids {

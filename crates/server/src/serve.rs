@@ -209,7 +209,7 @@ fn open_http(
     (resp, line): (&Arc<resp::Running>, Option<&Arc<line::Running>>),
     (counts, continuous, mirrors): (&Arc<Counts>, &Arc<continuous::Counts>, &Mirrors),
 ) -> Result<http::Running, Failure> {
-    let scripts = Some(resp.scripts());
+    let (scripts, run) = (Some(resp.scripts()), resp.run_id().to_owned());
     // Weak, so that the HTTP door does not keep the other ones open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
     let numbers: NumbersSource = Arc::new(move || resp.upgrade().map(|resp| resp.numbers()).unwrap_or_default());
@@ -230,6 +230,7 @@ fn open_http(
         continuous: Some(Arc::new(move || continuous.numbers())),
         mirrors: Some(Arc::new(mirrors.numbers())),
         read_through: mirrors.read_through(),
+        run,
         scripts,
         ..http::Options::new(config.http.listen)
     };

@@ -24,6 +24,8 @@ pub(crate) struct Wish {
     pub(crate) listen: Listen,
     /// What the listener by name has done with.
     pub(crate) acknowledged: Option<Bookmark>,
+    /// The run of the server in which the client heard what it keeps.
+    pub(crate) run: Option<String>,
     pub(crate) limit: usize,
     pub(crate) wait: Duration,
 }
@@ -35,7 +37,7 @@ pub(crate) fn of_query(query: &Query) -> Result<Fields, Failure> {
         // What is sent to it would be lost for whoever relies on the name.
         return Err(Failure::bad("a listener by name is asked for by POST, with the name in the body"));
     }
-    for name in ["from", "hears", "where"] {
+    for name in ["from", "hears", "where", "run"] {
         if let Some(text) = query.get(name) {
             let text = std::str::from_utf8(text).map_err(|_| Failure::bad(format!("{name} is not UTF-8")))?;
             fields.put(name, Value::from(text));
@@ -72,8 +74,9 @@ pub(crate) fn wish(mut fields: Fields, definition: &Definition, bounds: Bounds) 
         return Err(Failure::bad("ack and retain_bytes are for a listener by name"));
     }
     let listen = Listen { hears, from, buffer_events: BUFFER_EVENTS, conflate: fields.flag("conflate")?, name };
+    let run = fields.text("run")?;
     std::mem::take(fields).end()?;
-    Ok(Wish { wanted, listen, acknowledged, limit, wait })
+    Ok(Wish { wanted, listen, acknowledged, run, limit, wait })
 }
 
 /// A bookmark, or `start`.

@@ -32,12 +32,14 @@ use super::shared::{Shared, Stalled};
 use super::space_json::Bounds;
 use super::upload::Upload;
 use crate::auth::{Right, User};
+use crate::ids;
 use crate::peer::Peer;
 
 /// How many events are told unless the limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
 /// The header by which a client of an event stream says where it stood.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const RUN: HeaderName = HeaderName::from_static("x-holdfast-run");
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// What was read, and the listener behind it.
@@ -175,6 +177,9 @@ impl Asked<'_> {
         let bounds =
             Bounds { limit: limits.page_entries_max, limit_default: LIMIT_DEFAULT, wait: limits.take_wait_max };
         let mut wish = event_json::wish(fields, &entries.definition(), bounds)?;
+        if wish.run.as_ref().is_some_and(|run| *run != self.shared.options.run) {
+            return Err(Failure::new(StatusCode::GONE, ids::NEW_RUN));
+        }
         let peer = self.parts.extensions.get::<Peer>().cloned();
         let (shared, limit, durability) = (Arc::clone(self.shared), wish.limit, self.durability()?);
         let reading = Reading { shared, entries, limit, durability, peer };
@@ -200,7 +205,7 @@ impl Asked<'_> {
             read = reading.go_on(read.listener).await?;
         }
         let body = event_json::events(&read.notices, read.bookmark(), read.has_more);
-        Ok(say_durability(with_type(JSON, body), reading.durability))
+        Ok(self.say_run(say_durability(with_type(JSON, body), reading.durability)))
     }
 
     /// Whether there may be events before it is too late.
@@ -227,7 +232,15 @@ impl Asked<'_> {
             (CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM)),
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         ];
-        Ok(say_durability((headers, body).into_response(), durability))
+        Ok(self.say_run(say_durability((headers, body).into_response(), durability)))
+    }
+
+    /// Says which run of the server told it, so that who keeps it can ask that nothing of it is lost.
+    fn say_run(&self, mut answer: Response) -> Response {
+        if let Ok(run) = HeaderValue::from_str(&self.shared.options.run) {
+            answer.headers_mut().insert(RUN, run);
+        }
+        answer
     }
 
     /// Listeners of a type that are known by name.

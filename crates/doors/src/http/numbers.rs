@@ -14,6 +14,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
     let doors: Map<String, Value> = doors.iter().map(|(name, numbers)| (name.clone(), door(numbers))).collect();
     json!({
         "version": shared.options.version,
+        "run_id": shared.options.run,
         "uptime_seconds": shared.started.elapsed().as_secs_f64(),
         "directory": shared.store.dir().display().to_string(),
         "durability": durability(shared.store.durability()),

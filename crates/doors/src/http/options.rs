@@ -11,6 +11,7 @@ use holdfast::Window;
 
 use super::limits::Limits;
 use crate::auth::Users;
+use crate::ids;
 use crate::numbers::{ContinuousSource, DoorNumbers, MirrorsSource, RecoverySource};
 use crate::scripts::Scripts;
 use crate::through::ReadThrough;
@@ -43,6 +44,8 @@ pub struct Options {
     pub mirrors: Option<MirrorsSource>,
     /// Who loads entries that are read by their id and not there, if anybody does.
     pub read_through: Option<Arc<dyn ReadThrough>>,
+    /// What tells this run of the server from all others, if another door says it too.
+    pub run: String,
     /// The scripts of another door, if clients may run them.
     pub scripts: Option<Scripts>,
 }
@@ -62,6 +65,7 @@ impl Options {
             continuous: None,
             mirrors: None,
             read_through: None,
+            run: ids::run(),
             scripts: None,
         }
     }

@@ -213,6 +213,7 @@ pub(super) static ROUTES: &[Route] = &[
             "limit",
             "hears",
             "conflate",
+            "run",
             "where",
             "parameters",
             "id",
@@ -220,7 +221,7 @@ pub(super) static ROUTES: &[Route] = &[
             "routing",
             "durability",
         ],
-        statuses: &[200, 400, 404],
+        statuses: &[200, 400, 404, 410],
     },
     Route {
         verb: Verb::Post,
@@ -229,7 +230,7 @@ pub(super) static ROUTES: &[Route] = &[
         access: Access::Read,
         summary: "The same with a body; by a name, it goes on behind what was acknowledged.",
         query: &["durability"],
-        statuses: &[200, 400, 404, 411, 507],
+        statuses: &[200, 400, 404, 410, 411, 507],
     },
     Route {
         verb: Verb::Get,

@@ -324,3 +324,30 @@ fn who_may_only_read_has_no_name() {
     );
     assert_eq!(ask(&format!("POST {ORDERS}/clear"), Some("{}")), 403);
 }
+
+/// A power cut may take what was told last: who keeps it asks that the server is the one that told it.
+#[test]
+fn who_names_another_run_of_the_server_is_told_to_begin_anew() {
+    let door = open_with(holdfast::Limits::tiny(), |options| {
+        (options.limits, options.run) = (Limits::default(), "this".to_owned());
+    });
+    assert_eq!(door.put(ORDERS, &[], "").status, 204);
+    let first = door.get(&format!("{ORDERS}/events"));
+    assert_eq!((first.status, first.header("x-holdfast-run")), (200, Some("this")));
+    assert_eq!(door.get("/stats").json()["run_id"], "this");
+    let from = first.json()["bookmark"].as_str().unwrap().to_owned();
+    assert_eq!(door.get(&format!("{ORDERS}/events?from={from}&run=this")).status, 200);
+    assert_eq!(post(&door, "events", &json!({"from": from, "run": "this"})).status, 200);
+    for answer in [
+        door.get(&format!("{ORDERS}/events?from={from}&run=that")),
+        door.send(&format!("GET {ORDERS}/events?run=that"), &[("Accept", "text/event-stream")], None),
+        post(&door, "events", &json!({"from": from, "run": "that"})),
+    ] {
+        assert!(answer.status == 410 && answer.text().contains("listen anew"), "{answer:?}");
+    }
+    assert_eq!(post(&door, "events", &json!({"run": 7})).status, 400);
+    // Without being told, each door is a run of its own.
+    let run = |door: &Door| door.get("/stats").json()["run_id"].as_str().unwrap().to_owned();
+    let (one, other) = (run(&open_wide()), run(&open_wide()));
+    assert!(one.len() == 40 && one != other, "{one} {other}");
+}

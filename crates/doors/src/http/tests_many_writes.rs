@@ -208,3 +208,61 @@ fn what_a_transaction_has_locked_ends_a_change_of_many() {
     assert!(refused.status == 409 && refused.text().contains("locked"), "{refused:?}");
     assert_eq!(door.send(&format!("DELETE {path}"), &[], None).status, 204);
 }
+
+#[test]
+fn batches_and_transactions_renew_leases_and_answer_whole_queries() {
+    let door = declared();
+    let lease = |id: u64| door.get(&format!("{ORDERS}/entries/{id}")).header("x-holdfast-expires").map(str::to_owned);
+    assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], r#"{"n":1}"#).status, 204);
+    let of = |word: &str, more: Value| {
+        let mut all = json!({"space": "shop", "type": "orders"});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ word: all })
+    };
+    let select = |sql: &str, parameters: Value| of("select", json!({"sql": sql, "parameters": parameters}));
+    let operations = json!({"operations": [
+        of("write", json!({"document": {"id": 2, "n": 5}})),
+        select("SELECT SUM(n) AS sum FROM orders WHERE n > ?", json!([0])),
+        of("renew", json!({"id": 1, "lease_ms": 60_000})),
+        of("renew", json!({"id": 9, "lease_ms": "forever"})),
+    ]});
+    let batch = |body: &Value| door.send("POST /batch", &[], Some(body.to_string().as_bytes()));
+    let done = batch(&operations).json();
+    assert_eq!(done["answers"][1], json!({"rows": [{"sum": 6}]}), "{done}");
+    assert_eq!((&done["answers"][2], &done["answers"][3]), (&json!({"renewed": true}), &json!({"renewed": false})));
+    assert!(lease(1).is_some());
+    // Within a transaction that stays open, until it commits, for it alone.
+    let begun = door.send("POST /transactions", &[], Some(b"{}")).json();
+    let path = format!("/transactions/{}", begun["transaction"].as_str().unwrap());
+    let body = json!({"operations": [
+        of("take", json!({"id": 2})),
+        select("SELECT n FROM orders", json!([])),
+        of("renew", json!({"id": 1, "lease_ms": "forever"})),
+    ]});
+    let within = door.send(&format!("POST {path}"), &[], Some(body.to_string().as_bytes())).json();
+    assert_eq!(within["answers"][1], json!({"rows": [{"n": 1}]}), "{within}");
+    assert!(lease(1).is_some());
+    let only_reads = batch(&json!({"operations": [select("SELECT COUNT(*) AS n FROM orders", json!([]))]})).json();
+    assert_eq!(only_reads["answers"][0], json!({"rows": [{"n": 2}]}));
+    assert_eq!(door.send(&format!("POST {path}/commit"), &[], None).status, 200);
+    assert_eq!((lease(1), post(&door, "count", &json!({})).json()), (None, json!({"count": 1})));
+    for (operation, wanted) in [
+        (of("renew", json!({"lease_ms": 1})), "renew needs the id"),
+        (of("renew", json!({"id": 1})), "renew needs lease_ms"),
+        (of("renew", json!({"id": 1, "lease_ms": 0})), "lease_ms is"),
+        (of("renew", json!({"id": 1, "lease_ms": 1, "present": true})), "present is not known"),
+        (of("select", json!({})), "sql is missing"),
+        (of("select", json!({"sql": "SELECT"})), ""),
+        (of("select", json!({"sql": "SELECT n FROM others"})), "of the type others"),
+        (of("select", json!({"sql": "SELECT n FROM orders", "parameters": [1]})), "parameter"),
+        (of("select", json!({"sql": "SELECT n FROM orders", "limit": 1})), "limit is not known"),
+    ] {
+        let answer = batch(&json!({ "operations": [operation] }));
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{operation}: {answer:?}");
+    }
+    for id in 3..6 {
+        assert_eq!(door.put(&format!("{ORDERS}/entries/{id}"), &[], "{}").status, 204);
+    }
+    let many = batch(&json!({"operations": [select("SELECT n FROM orders", json!([]))]}));
+    assert!(many.status == 400 && many.text().contains("more than 2 rows"), "{many:?}");
+}

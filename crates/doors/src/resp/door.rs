@@ -3,9 +3,7 @@
 //! May use: the facade, tokio's semaphore, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +30,7 @@ use super::work::{Elsewhere, Turn, Work};
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::durable::Syncer;
+use crate::ids;
 use crate::iterations::{Iterations, locked};
 use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
 use crate::through::ReadThrough;
@@ -178,14 +177,6 @@ pub(crate) struct Door {
     pub(crate) places: Places,
 }
 
-/// 40 hexadecimal digits, as Redis has them.
-fn run_id() -> String {
-    // The standard library seeds each `RandomState` from the operating system.
-    let number = || RandomState::new().build_hasher().finish();
-    let digits = format!("{:016x}{:016x}{:016x}", number(), number(), number());
-    digits.get(..40).unwrap_or(&digits).to_owned()
-}
-
 impl Door {
     /// The reactor for the next connection that pipelines.
     pub(crate) fn next_for_pipelines(&self) -> usize {
@@ -222,7 +213,7 @@ impl Door {
             rejected: AtomicU64::new(0),
             points: Arc::default(),
             started_ms: store.now_ms(),
-            run: run_id(),
+            run: ids::run(),
             address,
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),

@@ -65,6 +65,11 @@ impl Running {
         self.door.numbers()
     }
 
+    /// What tells this run of the server from all others, as `INFO server` says it.
+    pub fn run_id(&self) -> &str {
+        &self.door.run
+    }
+
     /// This door's scripts, for another door to run. They do not keep this one open: when it is closed none runs.
     pub fn scripts(&self) -> Scripts {
         lent(&self.door)

@@ -2,7 +2,7 @@
 //!
 //! May use: the facade, `space_json`, `noted`. Must not know: HTTP's messages, rights, how operations are done.
 
-use holdfast::space::{Entry, Value};
+use holdfast::space::{Document, Entry, Value};
 use holdfast::{Object, Position};
 use serde_json::json;
 
@@ -22,6 +22,8 @@ pub(super) enum Answer {
         previous: Option<Entry>,
     },
     ChangedAll(u64),
+    Renewed(bool),
+    Rows(Vec<Document>),
     Put,
     Deleted(bool),
     Got(Option<Object>),
@@ -55,6 +57,8 @@ impl Answer {
             Answer::Count(count) => json!({ "count": count }).to_string(),
             Answer::Cleared(count) => json!({ "cleared": count }).to_string(),
             Answer::ChangedAll(count) => json!({ "changed": count }).to_string(),
+            Answer::Renewed(is) => json!({ "renewed": is }).to_string(),
+            Answer::Rows(rows) => space_json::rows(rows),
             Answer::Points(count) => json!({ "points": count }).to_string(),
             Answer::Acknowledged => "{}".to_owned(),
             Answer::Changed { now, previous } => {

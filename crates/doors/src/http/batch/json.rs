@@ -3,7 +3,7 @@
 //! May use: the facade, `fields`, `space_json`, `crate::line`'s numbers. Must not know: rights, how operations are done.
 
 use axum::http::StatusCode;
-use holdfast::space::{Document, Value};
+use holdfast::space::{Document, Lease, Value};
 use holdfast::{Condition, Store};
 
 use super::operation::{Operation, Point, Previous, Which};
@@ -57,7 +57,7 @@ fn read_all(operations: Vec<Value>, operations_max: usize, store: &Store) -> Res
     operations.into_iter().enumerate().map(read).collect()
 }
 
-const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, change_all, delete, count, clear, put, get, points and acknowledge";
+const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, change_all, renew, delete, count, select, clear, put, get, points and acknowledge";
 
 fn operation(value: Value) -> Result<Operation, Failure> {
     let (word, value) = Fields::of("an operation", value)?.only().ok_or_else(|| Failure::bad(UNKNOWN))?;
@@ -78,6 +78,13 @@ fn operation(value: Value) -> Result<Operation, Failure> {
         }
         "delete" if fields.has("space") => Operation::Remove(one(&mut fields, &word)?),
         "delete" => Operation::Delete { name: name(&mut fields)?, condition: condition(&mut fields)? },
+        "renew" => {
+            Operation::Renew { which: one_of(&mut fields, &word, Takes::Nothing)?, lease: renewed(&mut fields)? }
+        }
+        "select" => {
+            let (place, sql) = (place(&mut fields)?, fields.needed_text("sql")?);
+            Operation::Select { place, sql, parameters: fields.list("parameters")? }
+        }
         "count" => Operation::Count(which(&mut fields, Takes::Nothing)?),
         "clear" => Operation::Clear(which(&mut fields, Takes::Nothing)?),
         "put" => put(&mut fields)?,
@@ -119,10 +126,22 @@ fn which(fields: &mut Fields, takes: Takes) -> Result<Which, Failure> {
 
 /// Which entry, by its id.
 fn one(fields: &mut Fields, word: &str) -> Result<Which, Failure> {
+    one_of(fields, word, Takes::Conditions)
+}
+
+fn one_of(fields: &mut Fields, word: &str, takes: Takes) -> Result<Which, Failure> {
     if !fields.has("id") {
         return Err(Failure::bad(format!("{word} needs the id of the entry")));
     }
-    which(fields, Takes::Conditions)
+    which(fields, takes)
+}
+
+/// The lease of an operation that does nothing else.
+fn renewed(fields: &mut Fields) -> Result<Lease, Failure> {
+    match fields.lease()? {
+        Lease::Default => Err(Failure::bad("renew needs lease_ms: a number of milliseconds, at least 1, or forever")),
+        lease => Ok(lease),
+    }
 }
 
 fn write(fields: &mut Fields) -> Result<Operation, Failure> {

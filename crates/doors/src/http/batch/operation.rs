@@ -2,7 +2,7 @@
 //!
 //! May use: the facade, `space`, `object`. Must not know: JSON, how it is done.
 
-use holdfast::space::{Bookmark, Change, Document, Lease, Wanted, WriteMode};
+use holdfast::space::{Bookmark, Change, Document, Lease, Value, Wanted, WriteMode};
 use holdfast::{Condition, Indexes, Metadata, Position, Store};
 
 use crate::auth::Right;
@@ -55,8 +55,17 @@ pub(super) enum Operation {
         changes: Vec<Change>,
         lease: Lease,
     },
+    Renew {
+        which: Which,
+        lease: Lease,
+    },
     Remove(Which),
     Count(Which),
+    Select {
+        place: Place,
+        sql: String,
+        parameters: Vec<Value>,
+    },
     Clear(Which),
     Put {
         name: Name,
@@ -101,10 +110,12 @@ impl Operation {
             Operation::Write { place, .. } | Operation::Acknowledge { place, .. } => {
                 Some((Right::Write, place.space.as_bytes()))
             }
+            Operation::Select { place, .. } => Some((Right::Read, place.space.as_bytes())),
             Operation::Read(which) | Operation::Count(which) => Some(space(Right::Read, which)),
             Operation::Take { which, .. }
             | Operation::Change { which, .. }
             | Operation::ChangeAll { which, .. }
+            | Operation::Renew { which, .. }
             | Operation::Remove(which)
             | Operation::Clear(which) => Some(space(Right::Write, which)),
             Operation::Put { name, .. } | Operation::Delete { name, .. } => Some((Right::Write, &name.bucket[..])),
@@ -121,6 +132,7 @@ impl Operation {
         | Operation::Take { which, .. }
         | Operation::Change { which, .. }
         | Operation::ChangeAll { which, .. }
+        | Operation::Renew { which, .. }
         | Operation::Remove(which)
         | Operation::Count(which)
         | Operation::Clear(which) = &mut self
@@ -147,12 +159,13 @@ impl Operation {
                 | Operation::Take { .. }
                 | Operation::Change { .. }
                 | Operation::ChangeAll { .. }
+                | Operation::Renew { .. }
                 | Operation::Remove(_)
         )
     }
 
     /// Whether it changes nothing.
     pub(super) fn only_reads(&self) -> bool {
-        matches!(self, Operation::Read(_) | Operation::Count(_) | Operation::Get(_))
+        matches!(self, Operation::Read(_) | Operation::Count(_) | Operation::Select { .. } | Operation::Get(_))
     }
 }

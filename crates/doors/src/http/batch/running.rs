@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use holdfast::series::Rows;
-use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, WriteOptions};
+use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, Value, WriteOptions};
 use holdfast::{Condition, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Store, Transaction};
 
 use super::answer::{Answer, OWN};
@@ -124,6 +124,12 @@ impl Running<'_, '_> {
                 let changed = entries.within(self.transaction).change_many(&which.wanted, &changes, &options, most);
                 Ok(Answer::ChangedAll(changed?))
             }
+            Operation::Renew { which, lease } => {
+                let (entries, patience) = (self.entries(&which.place)?, Some(self.lock_timeout()));
+                let renewed = entries.within(self.transaction).renew(&which.wanted, lease, patience)?;
+                Ok(Answer::Renewed(renewed))
+            }
+            Operation::Select { place, sql, parameters } => self.select(&place, &sql, &parameters),
             Operation::Remove(which) => {
                 let entries = self.entries(&which.place)?;
                 let is_there = self.take(&which, &entries, true)?.is_some();
@@ -175,6 +181,16 @@ impl Running<'_, '_> {
                 Ok(Answer::Points(points.len()))
             }
         }
+    }
+
+    fn select(&mut self, place: &Place, sql: &str, parameters: &[Value]) -> Result<Answer, Failure> {
+        let (entries, most) = (self.entries(place)?, self.bounds.entries);
+        let rows = entries.within(self.transaction).select_up_to(sql, parameters, most.saturating_add(1))?;
+        if rows.len() > most {
+            return Err(Failure::bad(format!("more than {most} rows: say LIMIT in the SQL")));
+        }
+        self.spend(rows.iter().map(|row| row.as_bytes().len()).sum())?;
+        Ok(Answer::Rows(rows))
     }
 
     fn now_ms(&self) -> u64 {

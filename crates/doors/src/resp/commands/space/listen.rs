@@ -22,6 +22,7 @@ use super::wanted::chosen;
 use super::within::all_or_nothing;
 use super::{entries, need_of};
 use crate::auth::Right;
+use crate::ids;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
@@ -33,9 +34,6 @@ use crate::resp::work::{Elsewhere, Worked, Written};
 const COUNT_DEFAULT: usize = 100;
 /// Events that are told on the event loop when somebody has waited for them; there is more then, for the next call.
 const AT_ONCE_MAX: usize = 256;
-
-/// What who named another run is told.
-const NEW_RUN: &str = "ERR the server was started anew since that run: what it had shown last may have been lost with it; read what is there, and listen anew";
 
 /// A SPACE.LISTEN that was accepted.
 pub(crate) struct Listening {
@@ -138,7 +136,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
         } else if is("run") && !has_run {
             has_run = true;
             if argument != call.door.run.as_bytes() {
-                return Err(NEW_RUN.into());
+                return Err(format!("ERR {}", ids::NEW_RUN).into());
             }
         } else if is("routing") {
             chosen.wanted = chosen.wanted.clone().routed(super::argument::value(argument)?);
