@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 
 use holdfast::Durability;
 use tm::{
-    Begin, BranchName, CoordinatorId, Decisions, Error, ErrorKind, Learned, Result, TransactionId, Verdict, Vote,
+    Begin, BranchName, CoordinatorId, Decisions, Deed, Error, ErrorKind, Learned, Result, TransactionId, Verdict, Vote,
 };
 
 pub(crate) struct ClosableCoordinator {
@@ -62,6 +62,10 @@ impl Decisions for ClosableCoordinator {
 
     fn abort(&self, id: TransactionId) -> Result<()> {
         self.ask(|inner| inner.abort(id))
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()> {
+        self.ask(|inner| inner.record_deeds(id, deeds))
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use holdfast::Durability;
 use tm::{
-    BranchName, Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision,
-    XaCode, decide_abort, note_done,
+    BranchName, Call, Decisions, Deed, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase,
+    TwoPhaseDecision, XaCode, decide_abort, note_done,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -211,6 +211,15 @@ impl Drive {
                     heuristic: end.heuristic(),
                 });
                 self.may_forget = note_done(means.decisions, self.id, &done.collect::<Vec<_>>());
+            }
+            Call::Deeds(deeds) => {
+                let deed = |(number, did)| Deed { branch: resource(means, number).branch().clone(), did };
+                let deeds: Vec<Deed> = deeds.into_iter().map(deed).collect();
+                let recorded = means.decisions.record_deeds(self.id, &deeds);
+                if let Err(error) = &recorded {
+                    tracing::warn!(id = %self.id, %error, "what was done against the rollback is not recorded yet");
+                }
+                self.may_forget = recorded.is_ok();
             }
             _ => panic!("calls of branches are made elsewhere"),
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::Durability;
-use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid, note_done};
+use tm::{BranchEnd, Decisions, Heuristic, TransactionId, Verdict, XaCode, Xid, against, note_ended};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
 use crate::last_error;
@@ -211,12 +211,6 @@ pub(crate) fn carry_out(
     (!deeds.is_empty()).then_some(TX_HAZARD)
 }
 
-/// What a branch did by itself that was not the verdict.
-fn against(verdict: Verdict, end: BranchEnd) -> Option<Heuristic> {
-    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
-    end.heuristic().filter(|deed| *deed != with)
-}
-
 /// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
 fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict: Verdict) -> Option<BranchEnd> {
     let name = XidData::of(xid);
@@ -228,7 +222,6 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         Verdict::LastResource | Verdict::Leave | Verdict::Foreign => return None,
     };
     if let Some(deed) = against(verdict, ended.end) {
-        // Of a rollback nobody records it, and soon the resource manager does not know either.
         let did = match deed {
             Heuristic::Commit => "has committed",
             Heuristic::Rollback => "has rolled back",
@@ -238,11 +231,7 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         let was = if verdict == Verdict::Commit { "committed" } else { "rolled back" };
         last_error::set(format!("{} {did} {xid} by itself, which is {was} otherwise", resource.branch()));
     }
-    let mut may_forget = true;
-    if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
-        let done = Learned { branch: xid.branch.clone(), heuristic: ended.end.heuristic() };
-        may_forget = note_done(decisions, xid.transaction, &[done]);
-    }
+    let may_forget = note_ended(decisions, xid, verdict, ended.end);
     if ended.remembered && may_forget {
         let forgotten = answer(Verb::Forget);
         if forgotten != XaCode::Ok {

@@ -65,9 +65,9 @@ pub use ::kv::{
 };
 pub use ::regex::bytes::Regex;
 pub use ::xa::{
-    AbortReason, BRANCH_BYTES_MAX, BranchName, BranchState, BranchStatus, Commit, CoordinatorId, Counters, Forgetting,
-    Heuristic, LastResourceId, Learned, Lease, Listed, MalformedId, Outcome, OwnerId, Patience, Resumer, State, Status,
-    Taking, TransactionId, Verdict, Vote, Xid,
+    AbortReason, BRANCH_BYTES_MAX, BranchName, BranchState, BranchStatus, Commit, CoordinatorId, Counters, Deed,
+    Forgetting, Heuristic, LastResourceId, Learned, Lease, Listed, MalformedId, Outcome, OwnerId, Patience, Resumer,
+    State, Status, Taking, TransactionId, Verdict, Vote, Xid,
 };
 pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use ::xa::{
-    AbortReason, Answer, BranchName, Commit, CoordinatorId, Forgetting, Learned, Lease, Listed, Needs, Outcome,
+    AbortReason, Answer, BranchName, Commit, CoordinatorId, Deed, Forgetting, Learned, Lease, Listed, Needs, Outcome,
     OwnerId, Patience, RecordKey, Resumer, Status, Taking, TransactionId, Verdict, Vote,
 };
 use base::Signal;
@@ -330,6 +330,15 @@ impl<'a> Xa<'a> {
     /// [`Xa::decide`].
     pub fn abort(self, id: TransactionId) -> Result<Pending<'a, Outcome>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.abort(id, now)))
+    }
+
+    /// As [`Xa::abort`], and notes what resource managers did by themselves with branches of the transaction, until
+    /// [`Xa::forget`] of everything. Nothing is noted when it is committed, for then that is told with [`Xa::forget`].
+    ///
+    /// # Errors
+    /// As [`Xa::abort`].
+    pub fn note_deeds(self, id: TransactionId, deeds: &[Deed]) -> Result<Pending<'a, Outcome>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.note_deeds(id, deeds, now)))
     }
 
     /// What to do with each transaction that was found prepared somewhere.

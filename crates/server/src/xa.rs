@@ -130,9 +130,12 @@ fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Fa
     }
     say(format_args!("state       {} {}", name_of(status.state), age(&status)));
     let is_foreign = asked != id.coordinator;
+    let has_deeds = status.branches.iter().any(|branch| branch.state.starts_with("heuristic"));
     let is_known = !status.branches.is_empty() && status.branches.iter().all(|branch| branch.state == "done");
     let meaning = match status.state {
         _ if is_known => ALL_KNOW,
+        State::Committed if has_deeds => DEEDS_OF_COMMITTED,
+        State::Aborted if has_deeds => DEEDS_OF_ABORTED,
         // Whoever asked the right one for it would be told something else.
         State::Unknown if is_foreign => NOT_OURS,
         state => meaning(state),
@@ -242,6 +245,12 @@ fn name_of(state: State) -> &'static str {
 
 /// What a decision means of which nobody is in doubt any more.
 const ALL_KNOW: &str = "it is decided, and all branches know; its owner may not, so it is remembered for an hour";
+
+/// What it means that a resource manager did something by itself.
+const DEEDS_OF_COMMITTED: &str = "it is decided, and a resource manager did by itself what its branch's state says: compare the data, then \
+                                  `holdfast xa forget --force` it; a prepared branch recovery commits";
+const DEEDS_OF_ABORTED: &str = "it will never be committed, and a resource manager did by itself what its branch's state says: compare the \
+                                data, then `holdfast xa forget --force` it; a prepared branch recovery rolls back";
 
 /// What is said of another coordinator's transaction.
 const NOT_OURS: &str =

@@ -7,7 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast::{Begin, Durability};
-use xa::{BranchName, CoordinatorId, Learned, TransactionId, TwoPhaseDecision, Verdict, Vote};
+use xa::{
+    BranchEnd, BranchName, CoordinatorId, Deed, Heuristic, Learned, TransactionId, TwoPhaseDecision, Verdict, Vote, Xid,
+};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -75,6 +77,14 @@ pub trait Decisions: Send + Sync {
     /// because of it, but ask for a verdict. `Unavailable`.
     fn abort(&self, id: TransactionId) -> Result<()>;
 
+    /// As [`Decisions::abort`], and records what resource managers did by themselves with branches of the transaction, before they
+    /// are told to forget it: of one that is rolled back nobody else would know.
+    ///
+    /// # Errors
+    /// It may not be recorded: let the resource manager remember, so that recovery finds it. `Invalid` also when the transaction is
+    /// committed; then that is what [`Decisions::record`] is for.
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()>;
+
     /// What to do with each transaction that was found prepared in a resource manager.
     ///
     /// # Errors
@@ -124,6 +134,38 @@ pub fn note_done(decisions: &dyn Decisions, id: TransactionId, done: &[Learned])
     }
     decisions.done(id, done);
     true
+}
+
+/// What a branch did by itself that was not the verdict.
+#[must_use]
+pub fn against(verdict: Verdict, end: BranchEnd) -> Option<Heuristic> {
+    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
+    end.heuristic().filter(|deed| *deed != with)
+}
+
+/// Notes how recovery ended a branch, by a verdict to commit or to roll back. Whether its resource manager may forget now what it
+/// did by itself.
+pub fn note_ended(decisions: &dyn Decisions, xid: &Xid, verdict: Verdict, end: BranchEnd) -> bool {
+    if end == BranchEnd::Pending {
+        return true;
+    }
+    let deed = against(verdict, end).map(|did| Deed { branch: xid.branch.clone(), did });
+    match deed {
+        // The coordinator has a tombstone, whatever the last resource decided, or else a copy of the decision.
+        Some(deed) if xid.transaction.last_resource.is_some() => {
+            match decisions.record_deeds(xid.transaction, &[deed]) {
+                Err(error) if error.kind == ErrorKind::Invalid && verdict == Verdict::Commit => {}
+                recorded => return recorded.is_ok(),
+            }
+        }
+        Some(deed) if verdict != Verdict::Commit => {
+            return decisions.record_deeds(xid.transaction, &[deed]).is_ok();
+        }
+        _ if verdict != Verdict::Commit => return true,
+        _ => {}
+    }
+    let done = Learned { branch: xid.branch.clone(), heuristic: end.heuristic() };
+    note_done(decisions, xid.transaction, &[done])
 }
 
 /// Decides never to commit a transaction, unless it is decided the other way: which of both is the answer. A refusal may

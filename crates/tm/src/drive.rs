@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use xa::{BranchEnd, BranchName, Call, Learned, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
+use xa::{
+    BranchEnd, BranchName, Call, Deed, Learned, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode,
+};
 
 use crate::branch::{Answer, BoxFuture, Branch};
 use crate::decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
@@ -89,8 +91,9 @@ impl Drive {
         let mut branches: Vec<_> = enlisted.into_iter().map(|enlisted| Some(enlisted.branch)).collect();
         let name = |number: usize| names.get(number).expect("the machine numbers our list");
         let mut under_way: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
-        loop {
-            for call in machine.next_calls() {
+        let mut calls = machine.next_calls();
+        while !calls.is_empty() || !under_way.is_empty() {
+            for call in calls {
                 let (number, verb) = match call {
                     Call::Prepare(number) => (number, Verb::Prepare),
                     Call::CommitOnePhase(number) => (number, Verb::OnePhase),
@@ -135,8 +138,12 @@ impl Drive {
                         may_forget = noted(&decisions, id, done).await;
                         continue;
                     }
-                    // Recovery finds what it did by itself, and has it recorded. It was committed, or nothing would have been noted: so
-                    // no further call comes of this.
+                    Call::Deeds(deeds) => {
+                        let deeds = deeds.into_iter().map(|(number, did)| Deed { branch: name(number).clone(), did });
+                        may_forget = recorded(&decisions, id, deeds.collect(), &mut reasons).await;
+                        continue;
+                    }
+                    // Recovery finds what it did by itself, and has it recorded.
                     Call::Forget(number) if !may_forget => {
                         machine.answer(number, XaCode::Retry);
                         continue;
@@ -147,7 +154,8 @@ impl Drive {
                 under_way.push(Box::pin(call_branch(number, branch, verb)));
             }
             match under_way.next().await {
-                None => break,
+                // What was answered here has brought further calls, or it is over.
+                None => {}
                 Some(Event::Branch(number, branch, answer)) => {
                     if !matches!(answer.code, XaCode::Ok | XaCode::ReadOnly) {
                         reasons
@@ -164,6 +172,7 @@ impl Drive {
                     TwoPhaseDecision::Unknown
                 })),
             }
+            calls = machine.next_calls();
         }
         let outcome = machine.outcome().expect("nothing is under way and nothing left to call");
         let is_pending = |number: &usize| machine.end_of(*number) == Some(BranchEnd::Pending);
@@ -173,12 +182,30 @@ impl Drive {
 }
 
 /// Notes what branches learned, and waits if it is of what resource managers did by themselves.
-pub(crate) async fn noted(decisions: &Arc<dyn Decisions>, id: TransactionId, done: Vec<Learned>) -> bool {
+async fn noted(decisions: &Arc<dyn Decisions>, id: TransactionId, done: Vec<Learned>) -> bool {
     if done.iter().all(|done| done.heuristic.is_none()) {
         return note_done(&**decisions, id, &done);
     }
     let decisions = Arc::clone(decisions);
     tokio::task::spawn_blocking(move || note_done(&*decisions, id, &done)).await.unwrap_or(false)
+}
+
+/// Has it recorded what resource managers did by themselves with branches that were rolled back. Whether it is.
+async fn recorded(
+    decisions: &Arc<dyn Decisions>,
+    id: TransactionId,
+    deeds: Vec<Deed>,
+    reasons: &mut Vec<String>,
+) -> bool {
+    let decisions = Arc::clone(decisions);
+    match tokio::task::spawn_blocking(move || decisions.record_deeds(id, &deeds)).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            reasons.push(format!("what was done against the rollback is not recorded yet: {error}"));
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecision {

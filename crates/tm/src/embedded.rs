@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::{
-    BranchState, BranchStatus as Branch, Commit, CommitRequest, Durability, Forgetting, Learned, Options, Outcome,
-    Resumer, Store, Taking, Vote,
+    BranchState, BranchStatus as Branch, Commit, CommitRequest, Deed, Durability, Forgetting, Learned, Options,
+    Outcome, Resumer, Store, Taking, Vote,
 };
 use xa::{BranchName, CoordinatorId, TransactionId};
 
@@ -92,6 +92,11 @@ impl Decisions for Embedded {
 
     fn abort(&self, id: TransactionId) -> Result<()> {
         let outcome = self.store.xa().abort(id).and_then(|pending| pending.wait(Durability::Synced));
+        not_committed(outcome.map_err(of_store)?)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()> {
+        let outcome = self.store.xa().note_deeds(id, deeds).and_then(|pending| pending.wait(Durability::Synced));
         not_committed(outcome.map_err(of_store)?)
     }
 

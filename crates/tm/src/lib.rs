@@ -44,7 +44,7 @@ pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 pub use check::{Checked, Fault, Switches, check, check_coordinator, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, next_resumer, note_done};
+pub use decisions::{Decisions, Error, ErrorKind, Result, against, decide_abort, next_resumer, note_done, note_ended};
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
@@ -75,5 +75,5 @@ pub use xa::{BranchEnd, Call, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhas
 pub use xa::{
     BranchName, CoordinatorId, LastResourceId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid,
 };
+pub use xa::{Deed, Heuristic, Learned, State, Verdict, Vote};
 pub use xa::{FORMAT_ID, MalformedId};
-pub use xa::{Heuristic, Learned, State, Verdict, Vote};

@@ -17,10 +17,10 @@ use xa::{
     Action, BranchEnd, BranchName, Ended, Instruction, LastResourceId, Pace, Settle, Time, TransactionId, XaCode, Xid,
 };
 
+use crate::Verdict;
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
-use crate::drive::noted;
-use crate::{Learned, Verdict};
+use crate::decisions::{against, note_ended};
 
 /// Recovery of a coordinator's branches in known resource managers.
 pub struct Recovery {
@@ -345,7 +345,10 @@ impl Recovery {
                     // One that is not forgotten now is listed and forgotten the next time.
                     let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
                 }
-                (fate_of(ended.end), answer.reason)
+                let unrecorded = "the coordinator could not record it, so the resource manager is to remember it";
+                let reasons = [answer.reason.as_str(), if may_forget { "" } else { unrecorded }];
+                let reasons = reasons.into_iter().filter(|reason| !reason.is_empty()).collect::<Vec<_>>();
+                (fate_of(instruction.action, ended.end), reasons.join("; "))
             }
         };
         report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
@@ -360,11 +363,14 @@ impl Recovery {
     async fn note(&mut self, instruction: &Instruction, answer: &Answer) -> (Ended, bool) {
         let (now, jitter) = (self.now(), jitter());
         let ended = self.settle.answered(instruction, answer.code, now, jitter);
-        if instruction.action == Action::Commit && ended.end != BranchEnd::Pending {
-            let done = Learned { branch: instruction.xid.branch.clone(), heuristic: ended.end.heuristic() };
-            return (ended, noted(&self.coordinator.decisions(), instruction.xid.transaction, vec![done]).await);
+        let (decisions, xid, end) = (self.coordinator.decisions(), instruction.xid.clone(), ended.end);
+        let verdict = if instruction.action == Action::Commit { Verdict::Commit } else { Verdict::Rollback };
+        if end.heuristic().is_none() {
+            return (ended, note_ended(&*decisions, &xid, verdict, end));
         }
-        (ended, true)
+        // That waits until it is recorded.
+        let noting = tokio::task::spawn_blocking(move || note_ended(&*decisions, &xid, verdict, end));
+        (ended, noting.await.unwrap_or(false))
     }
 
     fn unreachable(&mut self, number: usize) -> Duration {
@@ -399,8 +405,11 @@ fn jitter() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-fn fate_of(end: BranchEnd) -> Fate {
+fn fate_of(action: Action, end: BranchEnd) -> Fate {
     match end {
+        BranchEnd::Heuristic(_) if action == Action::Rollback && against(Verdict::Rollback, end).is_none() => {
+            Fate::RolledBack
+        }
         BranchEnd::Committed | BranchEnd::ReadOnly => Fate::Committed,
         BranchEnd::RolledBack => Fate::RolledBack,
         BranchEnd::Heuristic(_) => Fate::Heuristic,

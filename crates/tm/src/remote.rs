@@ -29,7 +29,7 @@ use holdfast::Durability;
 use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
-use crate::{Begin, Heuristic, Learned, Sharing, Verdict, Vote};
+use crate::{Begin, Deed, Heuristic, Learned, Sharing, Verdict, Vote};
 use keeper::Keeper;
 pub(crate) use options::{LEASE_MAX, LEASE_MIN, host_and_port};
 pub use options::{RemoteOptions, Tls};
@@ -209,6 +209,15 @@ impl Decisions for Remote {
             self.keeper.notice();
         }
         aborted
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()> {
+        let id = id.to_string();
+        let mut words = vec!["XA.ROLLBACK", &id];
+        for deed in deeds {
+            words.extend(["BRANCH", deed.branch.as_str(), "HEURISTIC", word_of(deed.did)]);
+        }
+        ok(self.inner.ask(&self.inner.main, &words)?)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {

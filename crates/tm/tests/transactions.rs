@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod handing_on;
+mod heuristic;
 mod last_resource;
 mod monkey;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use holdfast::{Durability, Options, PutOptions, Store};
 use holdfast_tm::{
-    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Embedded, Error, ErrorKind, Fate,
+    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error, ErrorKind, Fate,
     Learned, Outcome, Pace, Recovery, ResourceManager, Sharing, Transaction, TransactionId, Verdict, Vote, XaCode,
 };
 use monkey::Monkey;
@@ -390,6 +391,10 @@ impl Decisions for Mumbling {
         Err(Error { kind: ErrorKind::Invalid, text: "no permission".to_owned() })
     }
 
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
+        self.embedded.record_deeds(id, deeds)
+    }
+
     fn verdicts(&self, _: &[TransactionId]) -> Result<Vec<Verdict>, Error> {
         Ok(vec![self.verdict])
     }
@@ -463,6 +468,10 @@ impl Decisions for Stuttering {
 
     fn abort(&self, id: TransactionId) -> Result<(), Error> {
         self.embedded.abort(id)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
+        self.embedded.record_deeds(id, deeds)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>, Error> {

@@ -71,7 +71,7 @@ fn check_twice<'b>(branches: impl Iterator<Item = &'b BranchName>) -> Result<(),
 }
 
 impl Table {
-    fn check_branches(&self, count: usize) -> Result<(), TableError> {
+    pub(crate) fn check_branches(&self, count: usize) -> Result<(), TableError> {
         let max = self.limits.xa_branches_max;
         if count > max { Err(TableError::Limit { what: "branches of a transaction", max }) } else { Ok(()) }
     }
@@ -247,6 +247,11 @@ impl Table {
         forgetting: Forgetting,
     ) -> Result<Plan<()>, TableError> {
         self.check_mine(id)?;
+        if learned.is_empty()
+            && let Some(forgotten) = self.forget_deeds(id, forgetting)
+        {
+            return forgotten;
+        }
         if forgetting == Forgetting::Everything && matches!(self.entries.get(&id), Some(Entry::Doubtful)) {
             // Until it is found prepared again.
             self.entries.remove(&id);

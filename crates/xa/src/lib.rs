@@ -16,6 +16,7 @@ mod table;
 
 mod damage;
 mod decide;
+mod deeds;
 mod hold;
 mod status;
 mod verdict;
@@ -36,7 +37,8 @@ pub use id::{
 };
 pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
 pub use record::{
-    BranchState, Change, DamageRecord, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
+    Abort, BranchState, Change, DamageRecord, Decision, Deed, Heuristic, MalformedRecord, OwnersRecord, Record,
+    RecordKey, Tombstone,
 };
 pub use settle::{Action, Instruction, Pace, Settle};
 pub use status::{BranchStatus, Listed, State, Status};

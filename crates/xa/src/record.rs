@@ -2,17 +2,18 @@
 //!
 //! Format: docs/formats/xa.md
 //!
-//! Integers are big-endian, sizes in bytes. Every value begins with its version, 1.
+//! Integers are big-endian, sizes in bytes. Every value begins with its version: 1, and 2 for an 'a' with deeds.
 //!
 //!   key                      value
 //!   'd' | transaction 36     version 1 | decided at 8 | branches 2 | branch*          decided: commit
 //!   'a' | transaction 36     version 1 | at 8                                         will never be committed
+//!                            version 2 | at 8 | branches 2 | branch*                  the same, with deeds: at least one
 //!   'e' | owner 8            version 1 | at 8                                         the owner has ended
 //!   'n'                      version 1 | next 8 | floor 8 | lease 8 | alive 4 | owner 8 *
 //!   'q'                      version 1 | up to 8 | below 8                            what is not known since damage
 //!
 //!   branch   state 1 | length 1 | name
-//!   state    0 open, 1 done, 2 to 5 what the branch did by itself: commit, rollback, mixed, hazard
+//!   state    0 open, 1 done, 2 to 5 what the branch did by itself: commit, rollback, mixed, hazard; of an 'a' 2 to 5
 //!
 //! Times are milliseconds since 1970. In `n`: owners below `next` may have been given out, those at or above were not; those
 //! below `floor` have ended, but the `alive` ones, which stand in ascending order and of which one may have ended by a
@@ -32,6 +33,7 @@ use std::time::Duration;
 use crate::id::{BranchName, OwnerId, TransactionId};
 
 const VERSION: u8 = 1;
+const VERSION_WITH_DEEDS: u8 = 2;
 const DECISION: u8 = b'd';
 const TOMBSTONE: u8 = b'a';
 const ENDED: u8 = b'e';
@@ -59,7 +61,7 @@ pub enum Record {
     /// The transaction is committed.
     Decision(TransactionId, Decision),
     /// The transaction will never be committed.
-    Tombstone(TransactionId, Tombstone),
+    Tombstone(TransactionId, Abort),
     /// The owner has ended: what it has not decided will never be committed.
     Ended(OwnerId, Tombstone),
     /// Which owners there are.
@@ -84,6 +86,24 @@ pub struct Decision {
     pub at_ms: u64,
     /// The branches that have to learn of it.
     pub branches: Vec<(BranchName, BranchState)>,
+}
+
+/// A decision never to commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abort {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What resource managers did by themselves with branches; each branch once.
+    pub deeds: Vec<Deed>,
+}
+
+/// What a resource manager did by itself with a branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deed {
+    /// The branch.
+    pub branch: BranchName,
+    /// What it did.
+    pub did: Heuristic,
 }
 
 /// That something is over.
@@ -207,7 +227,7 @@ impl Record {
                 let branches = vec![(damaged, BranchState::Heuristic(Heuristic::Hazard))];
                 Some(Self::Decision(id, Decision { at_ms: 0, branches }))
             }
-            RecordKey::Tombstone(id) => Some(Self::Tombstone(id, over)),
+            RecordKey::Tombstone(id) => Some(Self::Tombstone(id, Abort { at_ms: over.at_ms, deeds: Vec::new() })),
             RecordKey::Ended(owner) => Some(Self::Ended(owner, over)),
             RecordKey::Owners => None,
             RecordKey::Damage => Some(Self::Damage(DamageRecord::default())),
@@ -217,22 +237,23 @@ impl Record {
     /// The object's value.
     ///
     /// # Panics
-    /// When a decision has more than 65,535 branches, or more owners are alive than 32 bits count.
+    /// When a transaction has more than 65,535 branches, or more owners are alive than 32 bits count.
     #[must_use]
     pub fn value(&self) -> Vec<u8> {
         let mut to = vec![VERSION];
         match self {
-            Self::Decision(_, decision) => {
-                to.extend_from_slice(&decision.at_ms.to_be_bytes());
-                let count = u16::try_from(decision.branches.len()).expect("the table bounds branches below 2^16");
-                to.extend_from_slice(&count.to_be_bytes());
-                for (name, state) in &decision.branches {
-                    let name = name.as_str().as_bytes();
-                    to.extend([state.code(), u8::try_from(name.len()).expect("a name has 64 bytes at most")]);
-                    to.extend_from_slice(name);
-                }
+            Self::Decision(_, Decision { at_ms, branches }) => {
+                to.extend_from_slice(&at_ms.to_be_bytes());
+                write_branches(&mut to, branches.iter().map(|(name, state)| (name, *state)));
             }
-            Self::Tombstone(_, over) | Self::Ended(_, over) => to.extend_from_slice(&over.at_ms.to_be_bytes()),
+            Self::Tombstone(_, Abort { at_ms, deeds }) if !deeds.is_empty() => {
+                to = vec![VERSION_WITH_DEEDS];
+                to.extend_from_slice(&at_ms.to_be_bytes());
+                write_branches(&mut to, deeds.iter().map(|deed| (&deed.branch, BranchState::Heuristic(deed.did))));
+            }
+            Self::Tombstone(_, Abort { at_ms, .. }) | Self::Ended(_, Tombstone { at_ms }) => {
+                to.extend_from_slice(&at_ms.to_be_bytes());
+            }
             Self::Damage(DamageRecord { upto, below }) => {
                 to.extend_from_slice(&upto.to_be_bytes());
                 to.extend_from_slice(&below.to_be_bytes());
@@ -256,15 +277,11 @@ impl Record {
     /// When no coordinator of this version wrote it.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, MalformedRecord> {
         let mut from = Bytes(value);
-        if from.take::<1>()? != [VERSION] {
-            return Err(MalformedRecord("it is of a version that this program does not know"));
-        }
-        let record = match RecordKey::from_bytes(key)? {
-            RecordKey::Decision(id) => Self::Decision(id, from.decision()?),
-            RecordKey::Tombstone(id) => Self::Tombstone(id, Tombstone { at_ms: from.number()? }),
-            RecordKey::Ended(owner) => Self::Ended(owner, Tombstone { at_ms: from.number()? }),
-            RecordKey::Owners => Self::Owners(from.owners()?),
-            RecordKey::Damage => Self::Damage(DamageRecord { upto: from.number()?, below: from.number()? }),
+        let [version] = from.take::<1>()?;
+        let record = match (RecordKey::from_bytes(key)?, version) {
+            (RecordKey::Tombstone(id), VERSION_WITH_DEEDS) => Self::Tombstone(id, from.abort_with_deeds()?),
+            (key, VERSION) => from.record(key)?,
+            _ => return Err(MalformedRecord("it is of a version that this program does not know")),
         };
         if from.0.is_empty() { Ok(record) } else { Err(MalformedRecord("it has bytes behind its end")) }
     }
@@ -295,6 +312,16 @@ impl BranchState {
     }
 }
 
+fn write_branches<'b>(to: &mut Vec<u8>, branches: impl ExactSizeIterator<Item = (&'b BranchName, BranchState)>) {
+    let count = u16::try_from(branches.len()).expect("the table bounds branches below 2^16");
+    to.extend_from_slice(&count.to_be_bytes());
+    for (name, state) in branches {
+        let name = name.as_str().as_bytes();
+        to.extend([state.code(), u8::try_from(name.len()).expect("a name has 64 bytes at most")]);
+        to.extend_from_slice(name);
+    }
+}
+
 /// Bytes of a value that were not read yet.
 struct Bytes<'a>(&'a [u8]);
 
@@ -318,8 +345,32 @@ impl<'a> Bytes<'a> {
         name.ok_or(MalformedRecord("a branch's name is none"))
     }
 
+    /// A record of the first version.
+    fn record(&mut self, key: RecordKey) -> Result<Record, MalformedRecord> {
+        Ok(match key {
+            RecordKey::Decision(id) => Record::Decision(id, self.decision()?),
+            RecordKey::Tombstone(id) => Record::Tombstone(id, Abort { at_ms: self.number()?, deeds: Vec::new() }),
+            RecordKey::Ended(owner) => Record::Ended(owner, Tombstone { at_ms: self.number()? }),
+            RecordKey::Owners => Record::Owners(self.owners()?),
+            RecordKey::Damage => Record::Damage(DamageRecord { upto: self.number()?, below: self.number()? }),
+        })
+    }
+
     fn decision(&mut self) -> Result<Decision, MalformedRecord> {
+        Ok(Decision { at_ms: self.number()?, branches: self.branches()? })
+    }
+
+    fn abort_with_deeds(&mut self) -> Result<Abort, MalformedRecord> {
         let at_ms = self.number()?;
+        let deed = |(branch, state)| match state {
+            BranchState::Heuristic(did) => Ok(Deed { branch, did }),
+            BranchState::Open | BranchState::Done => Err(MalformedRecord("a deed is none")),
+        };
+        let deeds: Vec<Deed> = self.branches()?.into_iter().map(deed).collect::<Result<_, _>>()?;
+        if deeds.is_empty() { Err(MalformedRecord("it has no deed")) } else { Ok(Abort { at_ms, deeds }) }
+    }
+
+    fn branches(&mut self) -> Result<Vec<(BranchName, BranchState)>, MalformedRecord> {
         let count = u16::from_be_bytes(self.take()?);
         let mut branches = Vec::new();
         for _ in 0..count {
@@ -327,7 +378,7 @@ impl<'a> Bytes<'a> {
             let state = BranchState::of_code(code).ok_or(MalformedRecord("a branch's state is none"))?;
             branches.push((self.name()?, state));
         }
-        Ok(Decision { at_ms, branches })
+        Ok(branches)
     }
 
     fn owners(&mut self) -> Result<OwnersRecord, MalformedRecord> {

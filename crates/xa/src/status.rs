@@ -7,7 +7,7 @@ use std::ops::Bound;
 use crate::answer::{Needs, Plan};
 use crate::hold::Holding;
 use crate::id::{BranchName, TransactionId};
-use crate::record::BranchState;
+use crate::record::{BranchState, Deed};
 use crate::table::{Entry, Table, Vote};
 
 /// What is remembered of a transaction.
@@ -47,7 +47,7 @@ pub enum State {
 /// Where a branch stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BranchStatus {
-    /// Of a committed transaction.
+    /// Of a committed transaction; or what it did by itself, of one that never will be.
     Decided(BranchState),
     /// Enlisted, with its vote if it has voted.
     Enlisted(Option<Vote>),
@@ -65,9 +65,11 @@ impl Table {
                 status.branches = branches.map(|(name, state)| (name.clone(), BranchStatus::Decided(*state))).collect();
                 Needs::asked(decided.mark)
             }
-            Some(Entry::Aborted { tombstone, mark }) => {
+            Some(Entry::Aborted { abort, mark }) => {
                 status.state = if id.last_resource.is_some() { State::LastResource } else { State::Aborted };
-                status.at_ms = Some(tombstone.at_ms);
+                status.at_ms = Some(abort.at_ms);
+                let deed = |deed: &Deed| (deed.branch.clone(), BranchStatus::Decided(BranchState::Heuristic(deed.did)));
+                status.branches = abort.deeds.iter().map(deed).collect();
                 Needs::synced(*mark)
             }
             Some(Entry::Doubtful) => {

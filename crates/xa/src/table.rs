@@ -5,7 +5,8 @@
 //!   unknown    nothing is remembered: not decided, or committed and forgotten
 //!   shared     others may take part: who, and how they voted; in memory only
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
-//!              deadline, which says the same to all clocks that were not set back by more; an owner with very many is ended
+//!              deadline, which says the same to all clocks that were not set back by more; an owner with very many is ended.
+//!              With deeds of resource managers it stays until somebody forgets those: see `deeds.rs`
 //!   doubtful   found prepared or asked about, and the journal was damaged since: see `damage.rs`; in memory only
 //!   decided    to be committed, with branches that may not know yet; goes when all know, or an hour later: see below
 //!
@@ -35,7 +36,9 @@ use crate::decide::Shared;
 use crate::error::TableError;
 use crate::id::{CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
-use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
+use crate::record::{
+    Abort, BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
+};
 
 /// How long a decision that all branches know is kept for an owner that may not know it.
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -109,7 +112,7 @@ pub enum Patience {
 pub(crate) enum Entry {
     Decided(Decided),
     Aborted {
-        tombstone: Tombstone,
+        abort: Abort,
         mark: Mark,
     },
     Shared(Shared),
@@ -122,7 +125,7 @@ impl Entry {
     fn record(&self, id: TransactionId) -> Option<Record> {
         match self {
             Self::Decided(decided) => Some(Record::Decision(id, decided.decision.clone())),
-            Self::Aborted { tombstone, .. } => Some(Record::Tombstone(id, *tombstone)),
+            Self::Aborted { abort, .. } => Some(Record::Tombstone(id, abort.clone())),
             Self::Shared(_) | Self::Doubtful => None,
         }
     }
@@ -160,7 +163,7 @@ pub struct Counters {
     pub verdicts: u64,
     /// Decisions that are held.
     pub outstanding: u64,
-    /// Decisions that are held with a branch that decided by itself.
+    /// Decisions and tombstones that are held with a branch that decided by itself.
     pub heuristic: u64,
     /// Owners that are taken as alive.
     pub owners: u64,
@@ -229,7 +232,7 @@ impl Table {
                         table.retained.insert((until, *id));
                     }
                 }
-                Entry::Aborted { .. } if table.owners.ended(id.owner).is_some() => {
+                Entry::Aborted { abort, .. } if abort.deeds.is_empty() && table.owners.ended(id.owner).is_some() => {
                     table.let_go.insert(*id);
                 }
                 Entry::Aborted { .. } | Entry::Shared(_) | Entry::Doubtful => {}
@@ -284,19 +287,7 @@ impl Table {
         self.damage.note_written(&change, mark);
         match change {
             Change::Put(Record::Decision(id, decision)) => self.put_decision(id, decision, mark),
-            Change::Put(Record::Tombstone(id, tombstone)) => {
-                if self.owners.ended(id.owner).is_some() && !self.is_in_shadow(id.owner) {
-                    self.let_go.insert(id);
-                }
-                self.deadlines.remove(&(id.deadline_ms, id));
-                self.stale.extend(stale(id));
-                let before = self.entries.insert(id, Entry::Aborted { tombstone, mark });
-                assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
-                if !matches!(before, Some(Entry::Aborted { .. })) {
-                    self.counters.aborts += 1;
-                    self.owners.count_tombstone(id.owner);
-                }
-            }
+            Change::Put(Record::Tombstone(id, abort)) => self.put_abort(id, abort, mark),
             Change::Put(Record::Ended(owner, tombstone)) => {
                 self.owners.ended.insert(owner, Ended { tombstone, mark });
                 self.owners.forget_lease(owner);
@@ -307,6 +298,33 @@ impl Table {
             Change::Delete(RecordKey::Ended(owner)) => drop(self.owners.ended.remove(&owner)),
             Change::Put(Record::Damage(record)) => self.damage.put(record),
             Change::Delete(RecordKey::Owners | RecordKey::Damage) => unreachable!("these records never go"),
+        }
+    }
+
+    /// One with deeds stays until somebody has looked at them.
+    fn put_abort(&mut self, id: TransactionId, abort: Abort, mark: Mark) {
+        let may_go = abort.deeds.is_empty();
+        if may_go && self.owners.ended(id.owner).is_some() && !self.is_in_shadow(id.owner) {
+            self.let_go.insert(id);
+        } else {
+            self.let_go.remove(&id);
+        }
+        self.deadlines.remove(&(id.deadline_ms, id));
+        match (stale(id), may_go) {
+            (Some(stale), true) => drop(self.stale.insert(stale)),
+            (Some(stale), false) => drop(self.stale.remove(&stale)),
+            (None, _) => {}
+        }
+        self.counters.heuristic += u64::from(!may_go);
+        match self.entries.insert(id, Entry::Aborted { abort, mark }) {
+            Some(Entry::Aborted { abort: before, .. }) => {
+                self.counters.heuristic -= u64::from(!before.deeds.is_empty());
+            }
+            before => {
+                assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
+                self.counters.aborts += 1;
+                self.owners.count_tombstone(id.owner);
+            }
         }
     }
 
@@ -361,8 +379,8 @@ impl Table {
             match entry {
                 Entry::Shared(shared) if shared.outlives_owner(*id) => {}
                 Entry::Shared(_) => over.push(*id),
-                Entry::Aborted { .. } => let_go.push(*id),
-                Entry::Decided(_) | Entry::Doubtful => {}
+                Entry::Aborted { abort, .. } if abort.deeds.is_empty() => let_go.push(*id),
+                Entry::Aborted { .. } | Entry::Decided(_) | Entry::Doubtful => {}
             }
         }
         for id in over {
@@ -399,7 +417,10 @@ impl Table {
                 self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
                 self.let_stay(id, &decided);
             }
-            Some(Entry::Aborted { .. }) => self.owners.discount_tombstone(id.owner),
+            Some(Entry::Aborted { abort, .. }) => {
+                self.counters.heuristic -= u64::from(!abort.deeds.is_empty());
+                self.owners.discount_tombstone(id.owner);
+            }
             Some(Entry::Shared(_) | Entry::Doubtful) | None => {}
         }
     }
@@ -438,7 +459,7 @@ impl Table {
 
     /// Writes a tombstone, for an answer that says why.
     pub(crate) fn bury(id: TransactionId, reason: AbortReason, now: Now) -> Plan<Outcome> {
-        let tombstone = Record::Tombstone(id, Tombstone { at_ms: now.wall_ms });
+        let tombstone = Record::Tombstone(id, Abort { at_ms: now.wall_ms, deeds: Vec::new() });
         Plan::writing(Outcome::Aborted(reason), Rests::Synced, vec![Change::Put(tombstone)])
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decide::{Forgetting, Learned, Taking};
 use crate::id::{BranchName, LastResourceId};
-use crate::record::{DamageRecord, Heuristic};
+use crate::record::{DamageRecord, Deed, Heuristic};
 use crate::status::State;
 use crate::verdict::Verdict;
 
@@ -82,7 +82,12 @@ impl Held {
         });
         let counters = self.table.counters();
         assert_eq!(counters.outstanding, decided.clone().filter(|decision| !is_complete(decision)).count() as u64);
-        assert_eq!(counters.heuristic, decided.filter(|decision| is_heuristic(decision)).count() as u64);
+        let of_aborts = self.table.entries.values().filter(|entry| match entry {
+            Entry::Aborted { abort, .. } => !abort.deeds.is_empty(),
+            _ => false,
+        });
+        let heuristic = decided.filter(|decision| is_heuristic(decision)).count() + of_aborts.count();
+        assert_eq!(counters.heuristic, heuristic as u64);
     }
 }
 
@@ -528,7 +533,7 @@ fn a_name_that_two_programs_chose_is_refused_to_the_second() {
 fn who_contradicts_itself_is_not_loaded() {
     let id = id(OwnerId(1), 1, 0, false);
     let decision = Record::Decision(id, Decision { at_ms: 1, branches: Vec::new() });
-    let tombstone = Record::Tombstone(id, Tombstone { at_ms: 1 });
+    let tombstone = Record::Tombstone(id, Abort { at_ms: 1, deeds: Vec::new() });
     assert!(Table::load(COORDINATOR, &Limits::tiny(), at(0), [decision, tombstone]).is_err());
 }
 
@@ -539,6 +544,8 @@ enum Call {
     Release(u64),
     Commit(TransactionId, u8),
     Abort(TransactionId),
+    Deed(TransactionId, u8),
+    ForgetAll(TransactionId),
     Verdict(TransactionId),
     Forget(TransactionId, u8, Option<Heuristic>, Forgetting),
     Enlist(TransactionId, u8),
@@ -567,6 +574,8 @@ fn call() -> impl Strategy<Value = Call> {
         1 => (1..8_u64).prop_map(Call::Release),
         6 => (ids.clone(), 0..3_u8).prop_map(|(id, branches)| Call::Commit(id, branches)),
         2 => ids.clone().prop_map(Call::Abort),
+        2 => (ids.clone(), 0..3_u8).prop_map(|(id, branch)| Call::Deed(id, branch)),
+        2 => ids.clone().prop_map(Call::ForgetAll),
         4 => ids.clone().prop_map(Call::Verdict),
         5 => (ids.clone(), 0..3_u8, heuristics, forgetting).prop_map(|(id, b, h, f)| Call::Forget(id, b, h, f)),
         3 => (ids.clone(), 0..3_u8).prop_map(|(id, branch)| Call::Enlist(id, branch)),
@@ -618,6 +627,21 @@ proptest! {
                         say(id, outcome, forgotten.contains(&id));
                     }
                 }
+                Call::Deed(id, branch) => {
+                    let deed = Deed { branch: name(branch), did: Heuristic::Commit };
+                    if let Ok(plan) = held.table.note_deeds(id, &[deed], now) {
+                        let outcome = held.write(plan);
+                        say(id, outcome, forgotten.contains(&id));
+                    }
+                }
+                Call::ForgetAll(id) => {
+                    if let Ok(plan) = held.table.forget(id, &[], Forgetting::Everything) {
+                        held.write(plan);
+                        if !held.table.entries.contains_key(&id) {
+                            forgotten.insert(id);
+                        }
+                    }
+                }
                 Call::Verdict(id) => {
                     let plan = held.table.verdicts(&[id], now);
                     match held.write(plan).as_slice() {
@@ -658,3 +682,6 @@ proptest! {
         }
     }
 }
+
+#[path = "deeds_tests.rs"]
+mod deeds;

@@ -20,7 +20,7 @@
 //!
 //! With a last resource deciding is another matter: `two_phase/last.rs`.
 //!
-//! Every [`Call`] but `Done` is answered exactly once, in any order. Branches are numbers: places in the caller's list.
+//! Every [`Call`] but `Done`, `Deeds` and `LetGo` is answered exactly once, in any order. Branches are numbers: places in the caller's list.
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
@@ -66,6 +66,9 @@ pub enum Call {
     /// Tell the coordinator that these branches know of the decision. Nothing answers; but what a branch did by itself has to
     /// be recorded before its resource manager is told to forget it.
     Done(Vec<(usize, BranchEnd)>),
+    /// Have it recorded what these branches of a transaction that is rolled back did by themselves, before their resource managers
+    /// are told to forget it. Nothing answers.
+    Deeds(Vec<(usize, Heuristic)>),
     /// Let the resource manager forget what it did by itself; answer with [`TwoPhase::answer`], and with `Retry` where that is
     /// left to recovery.
     Forget(usize),
@@ -476,7 +479,21 @@ impl TwoPhase {
         if self.is_pending() && self.prepare_asked && !self.abort_told {
             self.tell_abort();
         } else {
+            self.note_deeds();
             self.forget();
+        }
+    }
+
+    /// What was not done against the decision, as a rollback, is no news. Should it be committed after all, recovery finds out.
+    fn note_deeds(&mut self) {
+        let against = |(number, branch): (usize, &Branch)| match branch.state {
+            State::Ended(BranchEnd::Heuristic(Heuristic::Rollback)) => None,
+            State::Ended(BranchEnd::Heuristic(deed)) if branch.remembered => Some((number, deed)),
+            _ => None,
+        };
+        let deeds: Vec<_> = self.branches.iter().enumerate().filter_map(against).collect();
+        if !deeds.is_empty() {
+            self.calls.push(Call::Deeds(deeds));
         }
     }
 

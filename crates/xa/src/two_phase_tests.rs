@@ -93,6 +93,10 @@ fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[TwoPhaseDecision]
                 machine.decide(if doubted { *decisions.next().unwrap() } else { TwoPhaseDecision::Aborted });
             }
             Call::Done(_) => coordinator.push('D'),
+            Call::Deeds(deeds) => {
+                assert!(deeds.iter().all(|(_, deed)| *deed != Heuristic::Rollback), "that is no news");
+                coordinator.push('H');
+            }
             Call::CommitLast(branch) => {
                 branches[branch].push('l');
                 machine.answer(branch, scripts[branch].first);
@@ -131,6 +135,11 @@ fn outcome_of(parts: &str, decided_commit: bool) -> TwoPhaseOutcome {
     }
 }
 
+/// Whether it is what a resource manager did by itself against a rollback, which has to be recorded.
+fn is_deed(part: &str) -> bool {
+    part.ends_with('f') && part != "Rf"
+}
+
 /// What must be seen of a commit of two branches, or of one with other work.
 fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]) -> Seen {
     let votes: Vec<&str> = scripts.iter().map(|script| row(script.first).0).collect();
@@ -158,7 +167,7 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]
     if !commit && other == OtherWork::Shared && !coordinator.ends_with('a') {
         coordinator.push('a');
     }
-    let mut parts = String::new();
+    let (mut parts, mut has_deeds) = (String::new(), false);
     if !alone {
         parts.push(if commit { 'C' } else { 'R' });
     }
@@ -174,6 +183,7 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]
                 branches[branch].push(if commit { 'c' } else { 'r' });
                 let part = if commit { of_commit } else { of_rollback };
                 branches[branch].push_str(&part[1..]);
+                has_deeds |= !commit && is_deed(part);
                 parts.push_str(&part[..1]);
             }
         }
@@ -181,6 +191,9 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]
     if !commit && parts.contains('P') && !coordinator.ends_with('a') {
         // Somebody may be prepared and out of reach.
         coordinator.push('a');
+    }
+    if has_deeds {
+        coordinator.push('H');
     }
     let gone = |branch: &usize| {
         let late = scripts[*branch].rollback;
@@ -216,7 +229,7 @@ fn one_branch_alone_commits_in_one_phase_whatever_it_answers() {
             let expected = match one {
                 "-" => Seen {
                     branches: vec![format!("1r{}", &back[1..])],
-                    coordinator: String::new(),
+                    coordinator: if is_deed(back) { "H".to_owned() } else { String::new() },
                     outcome: outcome_of(&back[..1], false),
                 },
                 end => Seen {
@@ -292,7 +305,7 @@ fn a_rollback_asks_all_and_a_shared_one_tells_the_coordinator() {
                 let own = if work == OtherWork::Shared { "R" } else { "" };
                 let expected = Seen {
                     branches: vec![format!("r{}", &one[1..]), format!("r{}", &other[1..])],
-                    coordinator: told.to_owned(),
+                    coordinator: format!("{told}{}", if is_deed(one) || is_deed(other) { "H" } else { "" }),
                     outcome: outcome_of(&format!("{own}{}{}", &one[..1], &other[..1]), false),
                 };
                 assert_eq!(seen, expected, "{first} {second}");
@@ -359,10 +372,12 @@ fn what_is_not_forgotten_is_told_the_coordinator_so_that_recovery_may_end_it() {
     let mut alone = TwoPhase::commit(&[0], OtherWork::Nothing);
     alone.next_calls();
     alone.answer(0, XaCode::HeuristicHazard);
-    for machine in [prepared, active, alone] {
+    // What is done in one phase was decided by nobody else.
+    let deeds = vec![Call::Deeds(vec![(0, Heuristic::Hazard)])];
+    for (machine, recorded) in [(prepared, deeds.clone()), (active, deeds), (alone, vec![])] {
         for code in XaCode::ALL {
             let mut machine = machine.clone();
-            assert_eq!(machine.next_calls(), [Call::Forget(0)]);
+            assert_eq!(machine.next_calls(), [recorded.clone(), vec![Call::Forget(0)]].concat());
             machine.answer(0, code);
             if !matches!(code, XaCode::Ok | XaCode::NotKnown) {
                 assert_eq!((machine.next_calls(), machine.outcome()), (vec![Call::Abort], None), "{code}");

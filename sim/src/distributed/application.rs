@@ -6,7 +6,7 @@
 //! May use: `wire`, `xa`. Must not know: what breaks when, what is right.
 
 use base::Time;
-use holdfast::{BranchName, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
+use holdfast::{BranchName, Deed, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
 use std::time::Duration;
 use xa::{Call, LastResourceId, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode, Xid};
 
@@ -325,7 +325,11 @@ impl World {
         let outcome = machine.outcome();
         let mut calls = calls.into_iter();
         while let Some(call) = calls.next() {
-            let waits = matches!(&call, Call::Done(ends) if ends.iter().any(|(_, end)| end.heuristic().is_some()));
+            let waits = match &call {
+                Call::Done(ends) => ends.iter().any(|(_, end)| end.heuristic().is_some()),
+                Call::Deeds(_) => true,
+                _ => false,
+            };
             if !self.call(at, call) {
                 return;
             }
@@ -398,6 +402,12 @@ impl World {
                 let is_heuristic = learned.iter().any(|learned| learned.heuristic.is_some());
                 let purpose = if is_heuristic { Purpose::Recording } else { Purpose::Nothing };
                 (Callee::Server, Request::Done(id, learned, Forgetting::Known), purpose)
+            }
+            Call::Deeds(deeds) => {
+                let deed =
+                    |(number, did): (usize, xa::Heuristic)| Deed { branch: branch(number).xid.branch.clone(), did };
+                let deeds = deeds.into_iter().map(deed).collect();
+                (Callee::Server, Request::Deeds(id, deeds), Purpose::Recording)
             }
             Call::Decide(prepared) if part.is_joined => {
                 let votes = part.branches.iter().enumerate().map(|(number, branch)| {

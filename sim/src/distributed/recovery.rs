@@ -2,7 +2,7 @@
 //!
 //! May use: `wire`, `xa`. Must not know: what is right.
 
-use holdfast::{Forgetting, Learned, Verdict};
+use holdfast::{Deed, Forgetting, Heuristic, Learned, Verdict};
 use xa::{Action, BranchEnd, Instruction, LastResourceId, Pace, Settle, TransactionId, TwoPhaseDecision, Xid};
 
 use crate::distributed::wire::{Callee, Message, Process, Purpose, Reply, Request};
@@ -166,6 +166,10 @@ impl World {
                 false => Purpose::Nothing,
             };
             self.send(process, Callee::Server, done, purpose);
+        } else if let Some(did) = heuristic.filter(|did| *did != Heuristic::Rollback) {
+            let deeds = Request::Deeds(xid.transaction, vec![Deed { branch: xid.branch.clone(), did }]);
+            let purpose = Purpose::RecordingFor(instruction.source, xid.clone());
+            self.send(process, Callee::Server, deeds, purpose);
         } else if ended.remembered {
             self.said.reported.insert(xid.clone());
             self.forget_at(process, instruction.source, xid.clone());

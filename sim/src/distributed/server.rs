@@ -154,6 +154,16 @@ impl World {
                 }
                 Reply::Taken
             }
+            Request::Deeds(id, deeds) => match self.show(step, xa.note_deeds(*id, deeds))? {
+                Outcome::Committed => self.is_committed(*id),
+                Outcome::Aborted(_) => {
+                    for deed in deeds {
+                        self.said.reported.insert(Xid { transaction: *id, branch: deed.branch.clone() });
+                    }
+                    self.is_aborted(*id);
+                    Reply::Taken
+                }
+            },
             Request::Verdicts(ids) => {
                 let verdicts = self.show(step, xa.verdicts(ids))?;
                 for (id, verdict) in ids.iter().zip(&verdicts) {

@@ -3,7 +3,7 @@
 //! May use: `xa`. Must not know: who sends what when.
 
 use base::Time;
-use holdfast::{BranchName, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
+use holdfast::{BranchName, Deed, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
 use xa::{Instruction, TwoPhaseDecision, XaCode, Xid};
 
 use crate::distributed::manager::Name;
@@ -58,6 +58,7 @@ pub(crate) enum Request {
     },
     Abort(TransactionId),
     Done(TransactionId, Vec<Learned>, Forgetting),
+    Deeds(TransactionId, Vec<Deed>),
     Verdicts(Vec<TransactionId>),
     Close(OwnerId),
 }
@@ -166,7 +167,7 @@ impl Request {
             Self::Enlist(..) => Step::Enlist,
             Self::Vote(..) => Step::Vote,
             Self::Decide { .. } => Step::Decision,
-            Self::Abort(_) => Step::Abort,
+            Self::Abort(_) | Self::Deeds(..) => Step::Abort,
             Self::Done(_, _, Forgetting::Known) => Step::Done,
             Self::Done(_, _, Forgetting::Everything) => Step::Forget,
             Self::Verdicts(_) => Step::Verdict,

@@ -15,7 +15,7 @@ use holdfast::{Begin, Durability};
 use holdfast_tests::until;
 use rustix::process::{Signal, getpid, kill_process};
 use tm::{
-    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, LastResource, LastResourceId, Learned,
+    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Deed, LastResource, LastResourceId, Learned,
     PostgresLastResource, Remote, ResourceManager, Result, TransactionId, Verdict, Vote, Xid,
 };
 
@@ -252,6 +252,10 @@ impl Decisions for SteppedDecisions {
 
     fn abort(&self, id: TransactionId) -> Result<()> {
         self.0.abort(id)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()> {
+        self.0.record_deeds(id, deeds)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {

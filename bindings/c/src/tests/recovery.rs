@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 
-use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, XaCode, Xid};
+use tm::{BranchName, CoordinatorId, Decisions, Deed, ErrorKind, Heuristic, OwnerId, TransactionId, XaCode, Xid};
 
 use super::scene::{COORDINATOR, Memory, STATIC, Scene};
-use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
+use crate::abi::{TMNOFLAGS, TX_COMMITTED, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
 use crate::control::End;
 use crate::last_error;
 use crate::manager::{Recovered, recover};
@@ -173,6 +173,37 @@ fn nobody_forgets_what_it_did_by_itself_before_that_is_recorded() {
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
 }
 
+/// Of a transaction that was rolled back the resource manager was told to forget at once, and then nobody knew.
+#[test]
+fn nobody_forgets_what_it_did_against_a_rollback_before_that_is_recorded() {
+    for (answer, did, code) in [
+        ("XA_HEURCOM", Heuristic::Commit, TX_COMMITTED),
+        ("XA_HEURMIX", Heuristic::Mixed, TX_MIXED),
+        ("XA_HEURHAZ", Heuristic::Hazard, TX_HAZARD),
+    ] {
+        for refuses in [true, false] {
+            let mut scene = Scene::new(&[(STATIC, &format!("rollback {answer}"))]);
+            assert_eq!(scene.open(), TX_OK);
+            assert_eq!(scene.thread.begin(), TX_OK);
+            let id = scene.thread.transaction.unwrap().id;
+            *scene.memory.refuses_records.lock().unwrap() = refuses;
+            assert_eq!(scene.thread.end(End::Rollback), code, "{answer}");
+            assert_eq!(scene.verbs(), if refuses { "end rollback" } else { "end rollback forget" });
+            let deeds = scene.memory.deeds.lock().unwrap();
+            let deed = Deed { branch: BranchName::new("monkey0").unwrap(), did };
+            assert_eq!(*deeds, if refuses { vec![] } else { vec![(id, deed)] });
+            // So that recovery does not wait for the end of a program that lives.
+            assert_eq!(*scene.memory.aborted.lock().unwrap(), [id]);
+        }
+    }
+    let mut scene = Scene::new(&[(STATIC, "rollback XA_HEURRB")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    assert_eq!(scene.thread.end(End::Rollback), TX_OK);
+    assert_eq!(scene.verbs(), "end rollback forget");
+    assert!(scene.memory.deeds.lock().unwrap().is_empty(), "it did what it was to do");
+}
+
 /// What had been committed against the verdict was counted as rolled back, and forgotten where alone it was known.
 #[test]
 fn what_was_done_against_the_verdict_is_said_and_not_counted_as_carried_out() {
@@ -188,7 +219,12 @@ fn what_was_done_against_the_verdict_is_said_and_not_counted_as_carried_out() {
         if commits {
             scene.memory.commit(transaction, &[BranchName::new("monkey0").unwrap()], None).unwrap();
         }
+        *scene.memory.refuses_records.lock().unwrap() = true;
         assert_eq!(scene.thread.recover().unwrap(), Recovered { left: 1, ..Recovered::default() }, "{script}");
+        assert!(!scene.verbs().contains("forget"), "it could not be recorded");
+        *scene.memory.refuses_records.lock().unwrap() = false;
+        assert_eq!(scene.thread.recover().unwrap(), Recovered { left: 1, ..Recovered::default() }, "{script}");
+        assert_eq!(scene.memory.deeds.lock().unwrap().len(), usize::from(!commits));
         let text = last_error::text();
         assert!(text.starts_with(&format!("{said}{transaction}.monkey0 by itself")), "{text}");
         assert!(scene.verbs().ends_with(" forget"));

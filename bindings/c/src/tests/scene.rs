@@ -11,8 +11,8 @@ use std::time::Duration;
 use holdfast::Durability;
 use tempfile::TempDir;
 use tm::{
-    Begin, BranchName, CoordinatorId, Decisions, Error, ErrorKind, Learned, OwnerId, Result, Sharing, TransactionId,
-    Verdict, Vote,
+    Begin, BranchName, CoordinatorId, Decisions, Deed, Error, ErrorKind, Learned, OwnerId, Result, Sharing,
+    TransactionId, Verdict, Vote,
 };
 
 use crate::control::Thread;
@@ -31,6 +31,8 @@ pub(super) struct Memory {
     /// What was decided, and the branches that do not know yet.
     pub(super) decided: Mutex<BTreeMap<TransactionId, Vec<BranchName>>>,
     pub(super) done: Mutex<Vec<(TransactionId, Learned)>>,
+    /// What resource managers did by themselves with branches that were rolled back.
+    pub(super) deeds: Mutex<Vec<(TransactionId, Deed)>>,
     /// What the next commit answers, when it is to fail.
     pub(super) refusal: Mutex<Option<ErrorKind>>,
     /// What it was told to roll back, whatever it answered.
@@ -92,6 +94,15 @@ impl Decisions for Memory {
         let decided = self.decided.lock().unwrap().contains_key(&id);
         let refused = Error { kind: ErrorKind::Invalid, text: "it is committed".to_owned() };
         if decided || *self.refuses_aborts.lock().unwrap() { Err(refused) } else { Ok(()) }
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<()> {
+        if *self.refuses_records.lock().unwrap() {
+            return Err(Error { kind: ErrorKind::Unavailable, text: "as the test wants it".to_owned() });
+        }
+        self.abort(id)?;
+        self.deeds.lock().unwrap().extend(deeds.iter().map(|deed| (id, deed.clone())));
+        Ok(())
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {

@@ -173,7 +173,7 @@ fn xa(text: &mut Text, snapshot: &Snapshot) {
     text.counter("xa_aborts_total", "Distributed transactions decided never to be committed, by a record.", xa.aborts);
     text.counter("xa_recovered_total", "Verdicts to commit or roll back that recovery was given.", xa.verdicts);
     text.gauge("xa_outstanding", "Committed distributed transactions of which not every branch knows.", xa.outstanding);
-    text.gauge("xa_heuristic", "Outstanding ones with a branch that decided by itself.", xa.heuristic);
+    text.gauge("xa_heuristic", "Transactions with a branch that decided by itself.", xa.heuristic);
     text.gauge("xa_owners", "Owners of distributed transactions that are alive.", xa.owners);
     let recovery = snapshot.shared.options.recovery.as_ref().map(|numbers| numbers()).unwrap_or_default();
     text.gauge("xa_recovery_managers", "Resource managers that the server recovers by itself.", recovery.managers);

@@ -118,6 +118,41 @@ fn a_decision_waits_for_its_sync_and_a_refusal_for_its_tombstone() {
 }
 
 #[test]
+fn what_was_done_against_a_rollback_is_listed_until_an_administrator_forgets_it() {
+    let mut fixture = Fixture::new();
+    let (first, second) = (fixture.begin("TIMEOUT 60000"), fixture.begin("TIMEOUT 60000"));
+    for wrong in ["BRANCH pg", "BRANCH pg HEURISTIC", "BRANCH pg OPERATOR mixed", "BRANCH pg HEURISTIC mixed OPERATOR"]
+    {
+        fixture.check(&[(&format!("XA.ROLLBACK {first} {wrong}"), "-ERR syntax error")]);
+    }
+    let none = "-ERR a heuristic outcome is one of commit, rollback, mixed, hazard";
+    fixture.check(&[(&format!("XA.ROLLBACK {first} BRANCH pg HEURISTIC perhaps"), none)]);
+    assert!(fixture.run(&format!("XA.STATUS {first}")).contains("unknown"), "nothing was noted");
+    let deeds = format!("XA.ROLLBACK {first} BRANCH pg HEURISTIC commit branch my heuristic HAZARD");
+    let (reply, synced) = fixture.synced(&deeds);
+    assert_eq!(reply, "+OK");
+    assert!(synced > Position::ZERO, "the resource manager forgets it now");
+    assert_eq!(fixture.synced(&deeds), ("+OK".to_owned(), synced), "once more is once");
+    let listed = "$8 branches *2 *2 $2 pg $16 heuristic-commit *2 $2 my $16 heuristic-hazard";
+    let status = fixture.run(&format!("XA.STATUS {first}"));
+    assert!(status.contains("$5 state $7 aborted ") && status.ends_with(listed), "{status}");
+    assert!(fixture.run("XA.LIST").ends_with(listed));
+    assert!(fixture.run("INFO xa").contains("xa_heuristic:1 "), "{}", fixture.run("INFO xa"));
+    fixture.check(&[
+        (&format!("XA.COMMIT {first} BRANCHES 1 pg"), "-ABORTED the transaction was rolled back"),
+        (
+            &format!("XA.FORGET {first}"),
+            "-ERR the branch pg may be in doubt or has decided by itself: forgetting it needs force",
+        ),
+        (&format!("XA.FORGET {first} FORCE"), "+OK"),
+        (&format!("XA.COMMIT {second} BRANCHES 1 pg"), "+OK"),
+        (&format!("XA.ROLLBACK {second} BRANCH pg HEURISTIC commit"), "-ERR the transaction is committed already"),
+    ]);
+    assert!(fixture.run(&format!("XA.STATUS {first}")).ends_with("$8 branches *0"));
+    assert!(fixture.run("INFO xa").contains("xa_heuristic:0 "), "{}", fixture.run("INFO xa"));
+}
+
+#[test]
 fn owners_open_renew_and_end_and_a_connection_is_one_while_it_lasts() {
     let mut fixture = Fixture::new();
     let opened = fixture.run("XA.OWNER OPEN LEASE 60000 NAME bank");

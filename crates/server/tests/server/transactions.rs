@@ -126,27 +126,33 @@ fn of_another_coordinators_transaction_it_is_said_whom_to_ask() {
     assert!(text.contains("meaning     it is another coordinator's") && !text.contains("nothing is decided"), "{text}");
 }
 
+/// As [`profile`], with a switch that is there, and is opened so.
+fn monkeys_profile(file: &Path, dir: &Path, open: &str) -> String {
+    let monkey = std::env::current_exe().unwrap().with_file_name("libholdfast_xa_monkey.so");
+    let text = std::fs::read_to_string(profile(file, dir, &format!("open = \"{open}\"\n"))).unwrap();
+    let text = text.replace("/etc/passwd", &monkey.display().to_string()).replace("nope", "holdfast_monkey_static");
+    std::fs::write(file, text).unwrap();
+    file.display().to_string()
+}
+
+/// Has the monkey's branch of a transaction lie prepared in the folder that is its state.
+fn prepared(state: &Path, id: TransactionId) {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let name = format!("{:x}-{}-{}", tm::FORMAT_ID, hex(&id.to_bytes()), hex(b"queue"));
+    std::fs::write(state.join(name), "").unwrap();
+}
+
 /// It named switches as nobody that it could ask.
 #[test]
 fn recovery_ends_what_is_prepared_behind_a_switch() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, state) = (folder.path().join("own"), folder.path().join("state"));
     std::fs::create_dir(&state).unwrap();
-    let monkey = std::env::current_exe().unwrap().with_file_name("libholdfast_xa_monkey.so");
-    let text = std::fs::read_to_string(profile(&folder.path().join("xa.toml"), &dir, "")).unwrap();
-    let text = text.replace("/etc/passwd", &monkey.display().to_string()).replace("nope", "holdfast_monkey_static");
-    let file = folder.path().join("own.toml");
-    std::fs::write(&file, format!("{text}open = \"state={}\"\n", state.display())).unwrap();
-    let file = file.display().to_string();
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let prepared = |id: TransactionId| {
-        let name = format!("{:x}-{}-{}", tm::FORMAT_ID, hex(&id.to_bytes()), hex(b"queue"));
-        std::fs::write(state.join(name), "").unwrap();
-    };
+    let file = monkeys_profile(&folder.path().join("xa.toml"), &dir, &format!("state={}", state.display()));
     let committed = decided(&dir, "queue");
     let left = open(&dir).begin(Begin::default()).unwrap();
-    prepared(committed);
-    prepared(left);
+    prepared(&state, committed);
+    prepared(&state, left);
     let (code, text) = xa(&["recover", "--profile", &file], &[]);
     assert!(code == Some(0) && text.contains("asked      queue") && text.ends_with("nothing is in doubt\n"), "{text}");
     for (id, fate) in [(committed, "committed"), (left, "rolled back")] {
@@ -167,4 +173,40 @@ fn a_switch_that_cannot_be_loaded_does_not_answer() {
     let (code, text) = xa(&["recover", "--profile", &file], &[]);
     assert!(code == Some(1) && text.contains("no answer  queue: cannot load the library `/etc/passwd`"), "{text}");
     assert!(text.contains("something may be in doubt: see above"), "{text}");
+}
+
+/// What had been committed against a rollback was forgotten by the resource manager at once, and listed nowhere.
+#[test]
+fn what_a_resource_manager_did_by_itself_is_listed_until_a_person_forgets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, state, script) = (folder.path().join("own"), folder.path().join("state"), folder.path().join("script"));
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(&script, "rollback XA_HEURCOM\ncommit XA_HEURRB\n").unwrap();
+    let file = monkeys_profile(
+        &folder.path().join("xa.toml"),
+        &dir,
+        &format!("state={};script={}", state.display(), script.display()),
+    );
+    let committed = decided(&dir, "queue");
+    let left = open(&dir).begin(Begin::default()).unwrap();
+    prepared(&state, committed);
+    prepared(&state, left);
+    let (code, text) = xa(&["recover", "--profile", &file], &[]);
+    assert!(code == Some(0) && text.ends_with("nothing is in doubt\n"), "{text}");
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0, "it forgot them: {text}");
+    for (id, state, did) in [(left, "aborted", "heuristic-commit"), (committed, "committed", "heuristic-rollback")] {
+        assert!(text.contains(&format!("{id}.queue: ended by the resource manager itself")), "{text}");
+        let (_, text) = xa(&["list", "--profile", &file], &[]);
+        let line = text.lines().find(|line| line.starts_with(&id.to_string())).unwrap_or_default();
+        assert!(line.contains(state) && line.ends_with(&format!("queue={did}")), "{text}");
+        let id = id.to_string();
+        let (_, text) = xa(&["show", &id, "--profile", &file], &[]);
+        assert!(text.contains(&format!("branch      queue {did}")) && text.contains("forget"), "{text}");
+        let (code, text) = xa(&["forget", &id, "--profile", &file], &[]);
+        assert!(code == Some(1) && text.contains("has decided by itself"), "{text}");
+        let (code, text) = xa(&["forget", &id, "--force", "--profile", &file], &[]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let (_, text) = xa(&["list", "--profile", &file], &[]);
+    assert!(!text.contains("heuristic"), "{text}");
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use holdfast::Durability;
 use holdfast_tm::{
-    Begin, BoxFuture, BranchName, Coordinator, CoordinatorId, Decisions, Embedded, Error, LastResource, LastResourceId,
-    Learned, Outcome, ResourceManager, TransactionId, Verdict, Vote, XaCode,
+    Begin, BoxFuture, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error, LastResource,
+    LastResourceId, Learned, Outcome, ResourceManager, TransactionId, Verdict, Vote, XaCode,
 };
 
 use super::monkey::Monkey;
@@ -37,6 +37,10 @@ impl Decisions for Noting {
 
     fn abort(&self, id: TransactionId) -> Result<(), Error> {
         self.embedded.abort(id)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
+        self.embedded.record_deeds(id, deeds)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>, Error> {

@@ -121,7 +121,7 @@ impl Monkey {
             match (call, answer.code) {
                 // One whose answer is lost may well be prepared.
                 ("prepare", XaCode::Ok | XaCode::ManagerDown) => monkey.hold(&xid),
-                ("commit" | "rollback", XaCode::Ok) => {
+                ("commit" | "rollback" | "forget", XaCode::Ok) => {
                     monkey.0.held.lock().unwrap().remove(&xid);
                 }
                 _ => {}
@@ -151,6 +151,10 @@ impl Branch for MonkeyBranch {
 
     fn rollback(&mut self) -> BoxFuture<'_, Answer> {
         self.monkey.ask("rollback", &self.xid)
+    }
+
+    fn forget(&mut self) -> BoxFuture<'_, Answer> {
+        self.monkey.ask("forget", &self.xid)
     }
 }
 
@@ -186,5 +190,9 @@ impl ResourceManager for Monkey {
 
     fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
         self.ask("rollback", xid)
+    }
+
+    fn forget<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        self.ask("forget", xid)
     }
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use holdfast::{Begin, Durability};
 use tm::{
-    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Learned, Remote, TransactionId, Verdict, Vote,
+    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Deed, Learned, Remote, TransactionId, Verdict,
+    Vote,
 };
 
 use super::phases::{Phase, Phases};
@@ -96,6 +97,10 @@ impl Decisions for TimedDecisions {
 
     fn abort(&self, id: TransactionId) -> tm::Result<()> {
         self.remote.abort(id)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> tm::Result<()> {
+        self.remote.record_deeds(id, deeds)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> tm::Result<Vec<Verdict>> {

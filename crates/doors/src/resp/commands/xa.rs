@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast::{
-    AbortReason, BranchName, BranchState, BranchStatus, Commit, Durability, ErrorKind, Forgetting, Heuristic, Learned,
-    Lease, Outcome, OwnerId, Patience, Pending, Resumer, State, Status, Store, Taking, TransactionId, Verdict, Vote,
+    AbortReason, BranchName, BranchState, BranchStatus, Commit, Deed, Durability, ErrorKind, Forgetting, Heuristic,
+    Learned, Lease, Outcome, OwnerId, Patience, Pending, Resumer, State, Status, Store, Taking, TransactionId, Verdict,
+    Vote,
 };
 
 use super::own::durability;
@@ -367,6 +368,11 @@ pub(crate) fn rollback(call: &mut Call<'_, '_>) -> Answer {
     let id = id(args.at(1))?;
     let outcome = match args.get(2) {
         None => xa.abort(id)?,
+        Some(word) if word.eq_ignore_ascii_case(b"branch") => {
+            let deeds = args.from(2).iter().collect::<Vec<_>>();
+            let deeds = deeds.chunks(4).map(|words| deed(words)).collect::<Result<Vec<_>, Fail>>()?;
+            xa.note_deeds(id, &deeds)?
+        }
         Some(word) if word.eq_ignore_ascii_case(b"operator") && args.len() == 3 => {
             may(call, Right::Admin)?;
             xa.abort_by_operator(id)?
@@ -378,6 +384,15 @@ pub(crate) fn rollback(call: &mut Call<'_, '_>) -> Answer {
         Outcome::Committed => return Err(committed()),
     }
     Ok(())
+}
+
+/// `BRANCH name HEURISTIC outcome`.
+fn deed(words: &[&[u8]]) -> Result<Deed, Fail> {
+    let [of, name, how, did] = words else { return Err(SYNTAX.into()) };
+    if !of.eq_ignore_ascii_case(b"branch") || !how.eq_ignore_ascii_case(b"heuristic") {
+        return Err(SYNTAX.into());
+    }
+    Ok(Deed { branch: branch(name)?, did: heuristic(did)? })
 }
 
 pub(crate) fn forget(call: &mut Call<'_, '_>) -> Answer {

@@ -15,7 +15,7 @@ use super::{Remote, RemoteOptions, Tls};
 use crate::State;
 use crate::administration::{Administration, Settling};
 use crate::decisions::{Decisions, ErrorKind, decide_abort, note_done};
-use crate::{Begin, Heuristic, Learned, Verdict, Vote};
+use crate::{Begin, Deed, Heuristic, Learned, Verdict, Vote};
 use fake::{Act, Fake};
 
 fn names(names: &[&str]) -> Vec<BranchName> {
@@ -216,6 +216,30 @@ fn what_a_resource_manager_did_by_itself_is_recorded_before_anybody_goes_on() {
     assert!(note_done(&remote, id, &mixed));
     let expected = format!("XA.FORGET {id} BRANCH b HEURISTIC mixed");
     assert_eq!(fake.heard().iter().filter(|heard| **heard == expected).count(), 2);
+}
+
+#[test]
+fn what_was_done_against_a_rollback_is_told_with_it_and_a_refusal_is_no_record() {
+    let mut asked = 0;
+    let fake = Fake::start(move |words| {
+        asked += usize::from(words[0] == "XA.ROLLBACK");
+        match asked {
+            // One from before that was understood.
+            1 => Act::say("-ERR syntax error"),
+            2 => Act::say("-UNAVAILABLE the disk is full"),
+            _ => Act::say("+OK"),
+        }
+    });
+    let remote = open(&fake);
+    let id = remote.begin(Begin::default()).unwrap();
+    let deed = |branch: &str, did| Deed { branch: BranchName::new(branch).unwrap(), did };
+    let deeds = [deed("pg", Heuristic::Commit), deed("my", Heuristic::Hazard)];
+    for kind in [ErrorKind::Invalid, ErrorKind::Unavailable] {
+        assert_eq!(remote.record_deeds(id, &deeds).unwrap_err().kind, kind);
+    }
+    remote.record_deeds(id, &deeds).unwrap();
+    let expected = format!("XA.ROLLBACK {id} BRANCH pg HEURISTIC commit BRANCH my HEURISTIC hazard");
+    assert_eq!(fake.heard().iter().filter(|heard| **heard == expected).count(), 3);
 }
 
 /// What a commit says whose connection breaks, when the server then answers so to STATUS and to the repeated commit.
