@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, Checked, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile,
-    Recovery, Remote, Settling, State, Status, Switches, TransactionId,
+    Administration, Begin, BranchName, Checked, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Found, Pace,
+    Profile, Progress, Recovery, Remote, Settling, State, Status, Switches, TransactionId,
 };
 
 use self::place::ProfilePlace;
@@ -101,7 +101,8 @@ fn list(coordinator: &dyn Coordinator) -> Result<ExitCode, Failure> {
             count += 1;
             let branches: Vec<String> =
                 status.branches.iter().map(|branch| format!("{}={}", branch.branch, branch.state)).collect();
-            say(format_args!("{} {:<9} {} {}", status.id, name_of(status.state), age(status), branches.join(" ")));
+            let (state, age, owner) = (name_of(status.state), age(status), owner(status));
+            say(format_args!("{} {state:<9} {age} {owner} {}", status.id, branches.join(" ")));
         }
         match page.next {
             Some(next) => cursor = next,
@@ -120,7 +121,10 @@ fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Fa
     let asked = coordinator.coordinator();
     let other = if asked == id.coordinator { String::new() } else { format!(", and {:016x} was asked", asked.0) };
     say(format_args!("coordinator {:016x}{other}", id.coordinator.0));
-    say(format_args!("owner       {}", id.owner.0));
+    match &status.owner_name {
+        Some(name) => say(format_args!("owner       {} {}", id.owner.0, name.escape_debug())),
+        None => say(format_args!("owner       {}", id.owner.0)),
+    }
     say(format_args!("sequence    {}", id.sequence));
     say(format_args!("shared      {}", if id.shared { "yes, several programs take part" } else { "no" }));
     match until(Duration::from_millis(id.deadline_ms)) {
@@ -171,24 +175,14 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     }
     let runtime = runtime()?;
     let asking = tm::Coordinator::over(coordinator.clone());
-    let report = runtime.block_on(async { Recovery::new(&asking, managers.clone(), Pace::default()).run().await });
-    for name in &report.answered {
-        say(format_args!("asked      {name}"));
+    let names: Vec<&str> = managers.iter().map(|manager| manager.name().as_str()).collect();
+    if !names.is_empty() {
+        say(format_args!("asking     {}", names.join(", ")));
     }
-    for down in &report.down {
-        let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
-        complain(format_args!("no answer  {name}: {}", down.reason));
-    }
-    for found in &report.found {
-        let is_doubtful = found.fate == Fate::Left
-            && coordinator.status(found.xid.transaction).is_ok_and(|status| status.state == State::Doubtful);
-        let reason = match found.reason.as_str() {
-            _ if is_doubtful => format!(". Doubtful: {}", meaning(State::Doubtful)),
-            "" => String::new(),
-            reason => format!(" ({reason})"),
-        };
-        say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
-    }
+    let asked = Arc::clone(&coordinator);
+    let recovery =
+        || Recovery::new(&asking, managers.clone(), Pace::default()).telling(move |told| tell(&*asked, told));
+    let report = runtime.block_on(async { recovery().run().await });
     if let Some(age) = sweep
         && report.is_clean()
     {
@@ -203,6 +197,30 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     };
     say(format_args!("found      {}; {end}", report.found.len()));
     Ok(if is_settled { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says how a round of recovery goes.
+fn tell(coordinator: &dyn Coordinator, told: Progress<'_>) {
+    match told {
+        Progress::Answered { manager, prepared: 0 } => say(format_args!("asked      {manager}: nothing is prepared")),
+        Progress::Answered { manager, prepared } => say(format_args!("asked      {manager}: {prepared} prepared")),
+        Progress::Down(down) => {
+            let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
+            complain(format_args!("no answer  {name}: {}", down.reason));
+        }
+        Progress::Found(found) => tell_found(coordinator, found),
+    }
+}
+
+fn tell_found(coordinator: &dyn Coordinator, found: &Found) {
+    let is_doubtful = found.fate == Fate::Left
+        && coordinator.status(found.xid.transaction).is_ok_and(|status| status.state == State::Doubtful);
+    let reason = match found.reason.as_str() {
+        _ if is_doubtful => format!(". Doubtful: {}", meaning(State::Doubtful)),
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
 }
 
 fn check(profile: &Profile) -> Result<ExitCode, Failure> {
@@ -270,8 +288,19 @@ fn meaning(state: State) -> &'static str {
             "the journal was damaged, and a decision may be lost: look at the data, and at the other branches, then \
              `holdfast xa commit` or `rollback` it"
         }
-        State::Unknown => "nothing is decided, or all its branches know the outcome; `holdfast xa recover` finds out",
+        State::Unknown => {
+            "nothing is remembered of it: of what is rolled back there need be no record, and that of what is committed goes when \
+             all its branches know. While a branch of it is prepared it was never decided to be committed, and `holdfast xa recover` \
+             rolls that back once its owner is gone or its deadline has passed, and not before; when none is, it is over, and only \
+             the data tells how"
+        }
     }
+}
+
+/// What its owner calls itself, if that is known, and the owner's number.
+fn owner(status: &Status) -> String {
+    let name = status.owner_name.as_deref().unwrap_or_default();
+    format!("{}#{}", name.escape_debug(), status.id.owner.0)
 }
 
 /// How long ago it was decided.

@@ -17,6 +17,8 @@ pub struct Status {
     pub state: State,
     /// When it was decided, since 1970; `None` when it is not decided or that is not known.
     pub decided: Option<Duration>,
+    /// What its owner calls itself, while the coordinator takes that as alive; the text is the owner's own.
+    pub owner_name: Option<String>,
     /// Its branches, as far as the coordinator knows them.
     pub branches: Vec<BranchStatus>,
 }

@@ -195,6 +195,7 @@ fn shown(status: holdfast::Status) -> Status {
         id: status.id,
         state: status.state,
         decided: status.at_ms.map(Duration::from_millis),
+        owner_name: status.owner_name.filter(|name| !name.is_empty()),
         branches: status.branches.into_iter().map(branch).collect(),
     }
 }

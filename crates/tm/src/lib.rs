@@ -60,7 +60,7 @@ pub use profile::{
     ResourceManagerKind, ResourceManagerProfile, Secret,
 };
 #[cfg(feature = "sql")]
-pub use recovery::{Down, Fate, Found, Recovery, Report};
+pub use recovery::{Down, Fate, Found, Progress, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use suspended::Suspended;

@@ -4,23 +4,26 @@
 //!
 //! May use: `branch`, `coordinator`, tokio. Must not know: resource managers.
 
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use xa::{
-    Action, BranchEnd, BranchName, Ended, Instruction, LastResourceId, Pace, Settle, Time, TransactionId, XaCode, Xid,
-};
+use xa::{Action, BranchName, Ended, Instruction, LastResourceId, Pace, Settle, Time, TransactionId, XaCode};
 
+use self::report::fate_of;
+pub use self::report::{Down, Fate, Found, Progress, Report};
 use crate::Verdict;
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
-use crate::decisions::{against, note_ended};
+use crate::decisions::note_ended;
 
 /// Recovery of a coordinator's branches in known resource managers.
 pub struct Recovery {
@@ -29,87 +32,38 @@ pub struct Recovery {
     settle: Settle,
     start: Instant,
     patience: Duration,
+    tell: Tell,
+}
+
+/// Whom to tell how a round goes.
+type Tell = Box<dyn FnMut(Progress<'_>) + Send + Sync>;
+
+/// What noting what became of branches needs, of several side by side.
+struct Noting<'a> {
+    coordinator: &'a Coordinator,
+    patience: Duration,
+    start: Instant,
+    settle: Mutex<&'a mut Settle>,
+    tell: Mutex<&'a mut Tell>,
 }
 
 /// A branch, where it is, and what to do with it.
 type Task = (Instruction, Arc<dyn ResourceManager>);
-
-/// What a round of recovery came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Resource managers that were asked and answered.
-    pub answered: Vec<BranchName>,
-    /// Those that did not, why, and how long they are left alone now.
-    pub down: Vec<Down>,
-    /// What was found and what became of it.
-    pub found: Vec<Found>,
-}
-
-/// A resource manager, or the coordinator, that could not be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Down {
-    /// The resource manager; `None` for the coordinator.
-    pub manager: Option<BranchName>,
-    /// Why.
-    pub reason: String,
-    /// How long it is left alone.
-    pub pause: Duration,
-}
-
-/// A branch that was found prepared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Where.
-    pub manager: BranchName,
-    /// Its name there.
-    pub xid: Xid,
-    /// What became of it.
-    pub fate: Fate,
-    /// The resource manager's words, when it did not just do as it was told.
-    pub reason: String,
-}
-
-/// What became of a branch that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// Committed.
-    Committed,
-    /// Rolled back.
-    RolledBack,
-    /// Left: its transaction is under way, or the coordinator could not be asked.
-    Left,
-    /// It has to end so, but did not yet: the next round tries again.
-    Postponed,
-    /// The resource manager had done something by itself.
-    Heuristic,
-}
-
-impl Report {
-    /// Whether all were reached and nothing is left in doubt.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.down.is_empty() && self.found.iter().all(|found| !matches!(found.fate, Fate::Left | Fate::Postponed))
-    }
-}
-
-impl fmt::Display for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Committed => "committed",
-            Self::RolledBack => "rolled back",
-            Self::Left => "left alone, because its transaction may still commit",
-            Self::Postponed => "postponed",
-            Self::Heuristic => "ended by the resource manager itself",
-        })
-    }
-}
 
 impl Recovery {
     /// Of these resource managers.
     #[must_use]
     pub fn new(coordinator: &Coordinator, managers: Vec<Arc<dyn ResourceManager>>, pace: Pace) -> Self {
         let settle = Settle::new(coordinator.id(), managers.len(), pace);
-        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now(), patience: PATIENCE }
+        let (start, tell) = (Instant::now(), Box::new(|_: Progress<'_>| ()));
+        Self { coordinator: coordinator.clone(), managers, settle, start, patience: PATIENCE, tell }
+    }
+
+    /// `tell` hears what each resource manager answers when it does, and what becomes of each branch, before the round is over.
+    /// It is called between answers, which it holds up.
+    #[must_use]
+    pub fn telling(self, tell: impl FnMut(Progress<'_>) + Send + Sync + 'static) -> Self {
+        Self { tell: Box::new(tell), ..self }
     }
 
     /// How long a resource manager may take for an answer; 15 s unless said. One that hangs for longer is treated as one
@@ -169,18 +123,23 @@ impl Recovery {
             let list = timeout(patience, manager.in_doubt()).await;
             (number, list.unwrap_or_else(|_| Err(no_answer(patience))))
         });
-        for (number, list) in join_all(lists).await {
-            match list {
-                Ok(branches) => {
+        let mut lists: FuturesUnordered<_> = lists.collect();
+        let mut answered = BTreeSet::new();
+        while let Some((number, list)) = lists.next().await {
+            match (list, self.managers.get(number)) {
+                (Ok(branches), Some(manager)) => {
+                    (self.tell)(Progress::Answered { manager: manager.name(), prepared: branches.len() });
                     self.settle.listed(number, branches, self.now());
-                    report.answered.extend(self.name(number));
+                    answered.insert(number);
                 }
-                Err(reason) => {
+                (Ok(_), None) => {}
+                (Err(reason), _) => {
                     let pause = self.unreachable(number);
-                    report.down.push(Down { manager: self.name(number), reason, pause });
+                    self.note_down(Down { manager: self.name(number), reason, pause }, &mut report);
                 }
             }
         }
+        report.answered.extend(answered.into_iter().filter_map(|number| self.name(number)));
         let ids = self.settle.questions();
         if !ids.is_empty() {
             let verdicts = self.verdicts(ids, &mut report).await;
@@ -211,7 +170,7 @@ impl Recovery {
                 actions
             }
             Err(error) => {
-                report.down.push(Down { manager: None, reason: error.text, pause: Duration::ZERO });
+                self.note_down(Down { manager: None, reason: error.text, pause: Duration::ZERO }, report);
                 Vec::new()
             }
         }
@@ -219,7 +178,7 @@ impl Recovery {
 
     /// Asks whoever is this last resource what it decided. Without an answer its transactions are left alone.
     async fn ask_last(
-        &self,
+        &mut self,
         last: LastResourceId,
         ids: Vec<TransactionId>,
         report: &mut Report,
@@ -250,7 +209,7 @@ impl Recovery {
                     ids.len() - actions.len(),
                     last.0
                 );
-                report.down.push(Down { manager: None, reason, pause: Duration::ZERO });
+                self.note_down(Down { manager: None, reason, pause: Duration::ZERO }, report);
             }
             return actions;
         }
@@ -258,7 +217,7 @@ impl Recovery {
         let failures = failures.collect::<Vec<_>>().join("; ");
         let why = if failures.is_empty() { "none of these resource managers is it".to_owned() } else { failures };
         let reason = format!("the last resource {:016x} decided about {} transactions: {why}", last.0, ids.len());
-        report.down.push(Down { manager: None, reason, pause: Duration::ZERO });
+        self.note_down(Down { manager: None, reason, pause: Duration::ZERO }, report);
         Vec::new()
     }
 
@@ -282,7 +241,8 @@ impl Recovery {
             for (instruction, manager) in waiting {
                 let name = first.get(&instruction.xid.transaction).expect("it was just found");
                 let answer = Answer::new(XaCode::Retry, format!("{name} commits first"));
-                self.noted(instruction, &*manager, Some(answer), report).await;
+                let found = self.noting().noted(instruction, &*manager, Some(answer)).await;
+                report.found.push(found);
             }
             self.carry_out(ready, report).await;
         }
@@ -311,66 +271,45 @@ impl Recovery {
     }
 
     async fn carry_out(&mut self, tasks: Vec<Task>, report: &mut Report) {
-        let (turns, patience) = (Semaphore::new(CALLS_MAX), self.patience);
-        let answers = tasks.into_iter().map(|(instruction, manager)| async {
-            // Nobody closes it.
-            let _turn = turns.acquire().await;
-            let answer = match instruction.action {
-                Action::Commit => Some(timeout(patience, manager.commit(&instruction.xid)).await),
-                Action::Rollback => Some(timeout(patience, manager.rollback(&instruction.xid)).await),
-                Action::Leave => None,
+        let (turns, patience) = (&Semaphore::new(CALLS_MAX), self.patience);
+        let noting = &self.noting();
+        let tasks = tasks.into_iter().enumerate().map(|(place, (instruction, manager))| async move {
+            let answer = {
+                // Nobody closes it.
+                let _turn = turns.acquire().await;
+                match instruction.action {
+                    Action::Commit => Some(timeout(patience, manager.commit(&instruction.xid)).await),
+                    Action::Rollback => Some(timeout(patience, manager.rollback(&instruction.xid)).await),
+                    Action::Leave => None,
+                }
             };
             let silent = |_| Answer::new(XaCode::ManagerDown, no_answer(patience));
             let answer = answer.map(|told| told.unwrap_or_else(silent));
-            (instruction, manager, answer)
+            (place, noting.noted(instruction, &*manager, answer).await)
         });
-        for (instruction, manager, answer) in join_all(answers).await {
-            self.noted(instruction, &*manager, answer, report).await;
+        // Noting is part of it: while nobody waits for one of these it may hold what another waits for.
+        let mut tasks: FuturesUnordered<_> = tasks.collect();
+        // In the report they stand as they were asked.
+        let mut found = BTreeMap::new();
+        while let Some((place, one)) = tasks.next().await {
+            found.insert(place, one);
         }
+        report.found.extend(found.into_values());
     }
 
-    /// Notes what became of a branch; without an answer it was left alone.
-    async fn noted(
-        &mut self,
-        instruction: Instruction,
-        manager: &dyn ResourceManager,
-        answer: Option<Answer>,
-        report: &mut Report,
-    ) {
-        let (fate, reason) = match answer {
-            None => (Fate::Left, String::new()),
-            Some(answer) => {
-                let (ended, may_forget) = self.note(&instruction, &answer).await;
-                if ended.remembered && may_forget {
-                    // One that is not forgotten now is listed and forgotten the next time.
-                    let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
-                }
-                let unrecorded = "the coordinator could not record it, so the resource manager is to remember it";
-                let reasons = [answer.reason.as_str(), if may_forget { "" } else { unrecorded }];
-                let reasons = reasons.into_iter().filter(|reason| !reason.is_empty()).collect::<Vec<_>>();
-                (fate_of(instruction.action, ended.end), reasons.join("; "))
-            }
-        };
-        report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+    fn noting(&mut self) -> Noting<'_> {
+        let (coordinator, patience, start) = (&self.coordinator, self.patience, self.start);
+        Noting { coordinator, patience, start, settle: Mutex::new(&mut self.settle), tell: Mutex::new(&mut self.tell) }
+    }
+
+    fn note_down(&mut self, down: Down, report: &mut Report) {
+        (self.tell)(Progress::Down(&down));
+        report.down.push(down);
     }
 
     /// Whether commits have an order.
     fn is_ordered(&self) -> bool {
         self.managers.windows(2).any(|two| two.first().map(|one| one.order()) != two.last().map(|one| one.order()))
-    }
-
-    /// Tells everybody what a resource manager answered. Whether it may forget that, too.
-    async fn note(&mut self, instruction: &Instruction, answer: &Answer) -> (Ended, bool) {
-        let (now, jitter) = (self.now(), jitter());
-        let ended = self.settle.answered(instruction, answer.code, now, jitter);
-        let (decisions, xid, end) = (self.coordinator.decisions(), instruction.xid.clone(), ended.end);
-        let verdict = if instruction.action == Action::Commit { Verdict::Commit } else { Verdict::Rollback };
-        if end.heuristic().is_none() {
-            return (ended, note_ended(&*decisions, &xid, verdict, end));
-        }
-        // That waits until it is recorded.
-        let noting = tokio::task::spawn_blocking(move || note_ended(&*decisions, &xid, verdict, end));
-        (ended, noting.await.unwrap_or(false))
     }
 
     fn unreachable(&mut self, number: usize) -> Duration {
@@ -385,6 +324,47 @@ impl Recovery {
     fn now(&self) -> Time {
         Time::default().after(self.start.elapsed())
     }
+}
+
+impl Noting<'_> {
+    /// Notes what became of a branch; without an answer it was left alone.
+    async fn noted(&self, instruction: Instruction, manager: &dyn ResourceManager, answer: Option<Answer>) -> Found {
+        let (fate, reason) = match answer {
+            None => (Fate::Left, String::new()),
+            Some(answer) => {
+                let (ended, may_forget) = self.note(&instruction, &answer).await;
+                if ended.remembered && may_forget {
+                    // One that is not forgotten now is listed and forgotten the next time.
+                    let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
+                }
+                let unrecorded = "the coordinator could not record it, so the resource manager is to remember it";
+                let reasons = [answer.reason.as_str(), if may_forget { "" } else { unrecorded }];
+                let reasons = reasons.into_iter().filter(|reason| !reason.is_empty()).collect::<Vec<_>>();
+                (fate_of(instruction.action, ended.end), reasons.join("; "))
+            }
+        };
+        let found = Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason };
+        (lock(&self.tell))(Progress::Found(&found));
+        found
+    }
+
+    /// Tells everybody what a resource manager answered. Whether it may forget that, too.
+    async fn note(&self, instruction: &Instruction, answer: &Answer) -> (Ended, bool) {
+        let now = Time::default().after(self.start.elapsed());
+        let ended = lock(&self.settle).answered(instruction, answer.code, now, jitter());
+        let (decisions, xid, end) = (self.coordinator.decisions(), instruction.xid.clone(), ended.end);
+        let verdict = if instruction.action == Action::Commit { Verdict::Commit } else { Verdict::Rollback };
+        if end.heuristic().is_none() {
+            return (ended, note_ended(&*decisions, &xid, verdict, end));
+        }
+        // That waits until it is recorded.
+        let noting = tokio::task::spawn_blocking(move || note_ended(&*decisions, &xid, verdict, end));
+        (ended, noting.await.unwrap_or(false))
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -403,16 +383,4 @@ fn no_answer(patience: Duration) -> String {
 /// The standard library seeds each of these from the operating system.
 fn jitter() -> u32 {
     RandomState::new().hash_one(0) as u32
-}
-
-fn fate_of(action: Action, end: BranchEnd) -> Fate {
-    match end {
-        BranchEnd::Heuristic(_) if action == Action::Rollback && against(Verdict::Rollback, end).is_none() => {
-            Fate::RolledBack
-        }
-        BranchEnd::Committed | BranchEnd::ReadOnly => Fate::Committed,
-        BranchEnd::RolledBack => Fate::RolledBack,
-        BranchEnd::Heuristic(_) => Fate::Heuristic,
-        BranchEnd::Pending => Fate::Postponed,
-    }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use holdfast::{Durability, Options, PutOptions, Store};
 use holdfast_tm::{
     Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error, ErrorKind, Fate,
-    Learned, Outcome, Pace, Recovery, ResourceManager, Sharing, Transaction, TransactionId, Verdict, Vote, XaCode,
+    Learned, Outcome, Pace, Progress, Recovery, ResourceManager, Sharing, Transaction, TransactionId, Verdict, Vote,
+    XaCode,
 };
 use monkey::Monkey;
 
@@ -254,6 +255,33 @@ async fn a_resource_manager_that_hangs_keeps_nobody_else_in_doubt() {
     hanging.hang(false);
     assert!(recovery.run().await.is_clean());
     assert_eq!((hanging.held(), bank.remembered()), (0, 0));
+}
+
+/// Nothing was said before all had answered.
+#[tokio::test]
+async fn what_one_answers_is_told_while_another_is_still_awaited() {
+    let bank = bank();
+    let (quick, slow) = (Monkey::new("quick"), Monkey::new("slow"));
+    let id = bank.embedded.begin(Begin::default()).unwrap();
+    bank.embedded.abort(id).unwrap();
+    quick.hold(&holdfast_tm::Xid { transaction: id, branch: quick.name().clone() });
+    slow.hang(true);
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(slow), Arc::new(quick)];
+    let recovery = Recovery::new(&bank.coordinator, managers, Pace::default());
+    let patience = Duration::from_millis(20);
+    let mut recovery = recovery.with_patience(patience).telling(move |progress| {
+        let line = match progress {
+            Progress::Answered { manager, prepared } => format!("{manager}: {prepared}"),
+            Progress::Down(down) => format!("{}: {}", down.manager.as_ref().unwrap(), down.reason),
+            Progress::Found(found) => format!("{}: {}", found.manager, found.fate),
+        };
+        heard.lock().unwrap().push(line);
+    });
+    let report = recovery.run().await;
+    assert_eq!(*told.lock().unwrap(), ["quick: 1", "slow: no answer within 20 ms", "quick: rolled back"]);
+    assert_eq!((report.answered.len(), report.down.len(), report.found.len()), (1, 1, 1));
 }
 
 #[tokio::test]

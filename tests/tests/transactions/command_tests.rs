@@ -47,7 +47,8 @@ async fn a_person_settles_what_is_in_doubt() {
     let checked = xa(&["check", "--profile", &profile]);
     assert_eq!(checked.code, Some(0), "{}", checked.text);
 
-    let decisions = std::sync::Arc::new(Remote::open(RemoteOptions::new(&address)).unwrap());
+    let options = RemoteOptions { name: Some("the bank\n".to_owned()), ..RemoteOptions::new(&address) };
+    let decisions = std::sync::Arc::new(Remote::open(options).unwrap());
     let coordinator = Coordinator::over(decisions.clone());
     let decided = prepare(&postgres, &coordinator, "decided").await;
     let hanging = prepare(&postgres, &coordinator, "hanging").await;
@@ -57,12 +58,15 @@ async fn a_person_settles_what_is_in_doubt() {
     let listed = xa(&["list", "--address", &address]);
     assert_eq!(listed.code, Some(0), "{}", listed.text);
     assert!(listed.text.contains(&format!("{decided} committed")), "{}", listed.text);
-    assert!(listed.text.contains("ledger=open"), "{}", listed.text);
+    assert!(listed.text.contains(" the bank\\n#") && listed.text.contains("ledger=open"), "{}", listed.text);
     let shown = xa(&["show", &decided, "--address", &address]);
-    assert!(shown.text.contains("it is decided"), "{}", shown.text);
+    assert!(shown.text.contains("it is decided") && shown.text.contains(" the bank\\n\n"), "{}", shown.text);
+    let shown = xa(&["show", &hanging, "--address", &address]);
+    assert!(shown.text.contains("state       unknown") && shown.text.contains(" the bank\\n\n"), "{}", shown.text);
 
     let recovered = xa(&["recover", "--profile", &profile]);
     assert_eq!(recovered.code, Some(1), "{}", recovered.text);
+    assert!(recovered.text.starts_with("asking     ledger\nasked      ledger: 2 prepared\n"), "{}", recovered.text);
     assert!(recovered.text.contains(&format!("{decided}.ledger: committed")), "{}", recovered.text);
     assert!(recovered.text.contains(&format!("{hanging}.ledger: left alone")), "{}", recovered.text);
 

@@ -210,3 +210,15 @@ fn what_a_resource_manager_did_by_itself_is_listed_until_a_person_forgets_it() {
     let (_, text) = xa(&["list", "--profile", &file], &[]);
     assert!(!text.contains("heuristic"), "{text}");
 }
+
+#[test]
+fn of_what_nothing_is_remembered_it_is_said_what_that_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("own");
+    let id = open(&dir).begin(Begin::default()).unwrap().to_string();
+    let (code, text) = xa(&["show", &id, "--dir", &dir.display().to_string()], &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("state       unknown -") && text.contains("it was never decided to be committed"), "{text}");
+    let (_, text) = xa(&["list", "--dir", &dir.display().to_string()], &[]);
+    assert!(text.starts_with("nothing is remembered"), "{text}");
+}

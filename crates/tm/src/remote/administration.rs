@@ -77,7 +77,9 @@ fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
         Some(branches) => branches_of(branches)?,
     };
     let decided = reply.field("settled").and_then(Reply::number).filter(|at| *at > 0).map(Duration::from_millis);
-    Some(Status { id, state, decided, branches })
+    let owner_name = reply.field("owner_name").and_then(Reply::text).map(std::borrow::Cow::into_owned);
+    let owner_name = owner_name.filter(|name| !name.is_empty());
+    Some(Status { id, state, decided, owner_name, branches })
 }
 
 /// Branches are pairs of a name and a state.
