@@ -180,6 +180,7 @@ fn durability(place: &CoordinatorPlace) -> Option<Durability> {
 /// The coordinator of a profile. Profiles that name the same one share it: a directory can be opened once in a process.
 fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>> {
     let key = match place {
+        // A directory is opened once in a process, with what the first profile says.
         CoordinatorPlace::Directory { directory, .. } => directory.display().to_string(),
         CoordinatorPlace::Servers(options) => format!("{options:?}"),
     };
@@ -189,9 +190,9 @@ fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>>
     }
     let opened: Box<dyn Decisions> = match place {
         CoordinatorPlace::Servers(options) => Box::new(Remote::open(options.clone())?),
-        CoordinatorPlace::Directory { directory, durability } => {
+        CoordinatorPlace::Directory { directory, durability, shared_wait } => {
             let options = Options { durability: *durability, ..Options::default() };
-            Box::new(Embedded::open(directory, options)?)
+            Box::new(Embedded::open(directory, options)?.with_shared_wait(*shared_wait))
         }
     };
     let opened = Arc::new(ClosableCoordinator::new(opened));
@@ -201,7 +202,27 @@ fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>>
 
 #[cfg(test)]
 mod tests {
-    use super::{Profile, open_string};
+    use std::time::{Duration, Instant};
+
+    use tm::{Begin, BranchName, Decisions, ErrorKind, Sharing};
+
+    use super::{Profile, coordinator, open_string};
+
+    /// It waited for half a minute, whatever anybody said.
+    #[test]
+    fn a_commit_waits_for_other_programs_as_long_as_the_profile_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().display();
+        let text = format!("[profiles.p.coordinator]\ndirectory = \"{directory}\"\nshared_wait_ms = 1\n");
+        let place = Profile::of_text(&text, None, &|_| None).unwrap().coordinator;
+        let opened = coordinator(&place).unwrap();
+        let id = opened.begin(Begin { sharing: Sharing::Shared, ..Begin::default() }).unwrap();
+        opened.enlist(id, &[BranchName::new("late").unwrap()]).unwrap();
+        let began = Instant::now();
+        assert_eq!(opened.commit(id, &[], None).unwrap_err().kind, ErrorKind::Aborted);
+        assert!(began.elapsed() < Duration::from_secs(15));
+        opened.close();
+    }
 
     #[test]
     fn certificates_of_a_profile_are_said_to_each_client_library_in_its_own_words() {

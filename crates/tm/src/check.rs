@@ -35,17 +35,21 @@ pub struct Checked {
     pub found: std::result::Result<String, Vec<String>>,
 }
 
-/// Opens the coordinator of a profile.
+/// Opens the coordinator of a profile. Its transactions have the profile's timeout where [`Begin`](crate::Begin) has none, and their
+/// branches commit in the profile's order where the program says none ([`Transaction::enlist`](crate::Transaction::enlist)).
 ///
 /// # Errors
 /// As [`Coordinator::open`] and [`Coordinator::connect`].
 pub async fn open_coordinator(profile: &Profile) -> Result<Coordinator> {
-    match &profile.coordinator {
-        CoordinatorPlace::Directory { directory, durability } => {
-            Coordinator::open(directory, Options { durability: *durability, ..Options::default() }).await
+    let opened = match &profile.coordinator {
+        CoordinatorPlace::Directory { directory, durability, shared_wait } => {
+            let options = Options { durability: *durability, ..Options::default() };
+            Coordinator::open_waiting(directory, options, *shared_wait).await?
         }
-        CoordinatorPlace::Servers(options) => Coordinator::connect(options.clone()).await,
-    }
+        CoordinatorPlace::Servers(options) => Coordinator::connect(options.clone()).await?,
+    };
+    let order = |manager: &ResourceManagerProfile| (manager.name.clone(), manager.order);
+    Ok(opened.with_usual(profile.timeout, profile.resource_managers.iter().map(order).collect()))
 }
 
 /// What to do about switches of other vendors: their libraries are run in the process, and one that fails may take it along.

@@ -2,12 +2,14 @@
 //!
 //! May use: `decisions` and those who implement it, tokio. Must not know: resource managers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
-use xa::{CoordinatorId, TransactionId};
+use xa::{BranchName, CoordinatorId, TransactionId};
 
 use crate::decisions::{Decisions, Error, ErrorKind, Result, next_resumer};
 use crate::drive::{Decide, Waiting};
@@ -23,6 +25,13 @@ use crate::{Begin, Sharing};
 #[derive(Clone)]
 pub struct Coordinator(Arc<Inner>);
 
+/// What holds of transactions of which the program says nothing else.
+#[derive(Default)]
+struct Usual {
+    timeout: Option<Duration>,
+    orders: BTreeMap<BranchName, u32>,
+}
+
 struct Inner {
     decisions: Arc<dyn Decisions>,
     waiting: Waiting,
@@ -30,6 +39,7 @@ struct Inner {
     store: Option<Store>,
     /// Recovery listens.
     hurry: Notify,
+    usual: Usual,
 }
 
 impl Coordinator {
@@ -39,10 +49,33 @@ impl Coordinator {
     /// # Errors
     /// As [`Embedded::open`].
     pub async fn open(dir: &Path, options: Options) -> Result<Self> {
+        Ok(Self::embedded(Self::opened(dir, options).await?))
+    }
+
+    /// As [`Coordinator::open`], with commits of shared transactions that wait so long for other programs.
+    pub(crate) async fn open_waiting(dir: &Path, options: Options, shared_wait: Duration) -> Result<Self> {
+        Ok(Self::embedded(Self::opened(dir, options).await?.with_shared_wait(shared_wait)))
+    }
+
+    async fn opened(dir: &Path, options: Options) -> Result<Embedded> {
         let dir = dir.to_owned();
         let opening = tokio::task::spawn_blocking(move || Embedded::open(&dir, options)).await;
-        let embedded = opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })??;
-        Ok(Self::embedded(embedded))
+        opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })?
+    }
+
+    /// With what holds unless the program says otherwise. For one that was just made.
+    pub(crate) fn with_usual(self, timeout: Option<Duration>, orders: BTreeMap<BranchName, u32>) -> Self {
+        let inner = Arc::into_inner(self.0).expect("nobody has a clone of what was just made");
+        Self(Arc::new(Inner { usual: Usual { timeout, orders }, ..inner }))
+    }
+
+    /// Where a branch stands in the order of commits when the program does not say.
+    pub(crate) fn usual_order(&self, branch: &BranchName) -> u32 {
+        self.0.usual.orders.get(branch).copied().unwrap_or_default()
+    }
+
+    fn usually(&self, begin: Begin) -> Begin {
+        Begin { timeout: begin.timeout.or(self.0.usual.timeout), ..begin }
     }
 
     /// A coordinator in the process that the program has open.
@@ -70,7 +103,7 @@ impl Coordinator {
     }
 
     fn of(decisions: Arc<dyn Decisions>, waiting: Waiting, store: Option<Store>) -> Self {
-        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new() }))
+        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new(), usual: Usual::default() }))
     }
 
     /// Which it is.
@@ -84,7 +117,7 @@ impl Coordinator {
     /// # Errors
     /// As [`Decisions::begin`].
     pub fn begin(&self, begin: Begin) -> Result<Transaction> {
-        Ok(Transaction::begun(self.clone(), self.0.decisions.begin(begin)?))
+        Ok(Transaction::begun(self.clone(), self.0.decisions.begin(self.usually(begin))?))
     }
 
     /// Begins a transaction about which `last` decides: its branch, enlisted by [`Transaction::enlist_last`], commits in one
@@ -100,7 +133,7 @@ impl Coordinator {
             let text = "a shared transaction has no last resource: the coordinator decides about it".to_owned();
             return Err(Error { kind: ErrorKind::Invalid, text });
         }
-        let id = TransactionId { last_resource: Some(last.id()), ..self.0.decisions.begin(begin)? };
+        let id = TransactionId { last_resource: Some(last.id()), ..self.0.decisions.begin(self.usually(begin))? };
         Ok(Transaction::begun_with_last(self.clone(), id, Arc::clone(last)))
     }
 

@@ -13,6 +13,7 @@ use xa::{BranchName, CoordinatorId, TransactionId};
 
 use crate::administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
+use crate::remote::SHARED_WAIT_DEFAULT;
 use crate::{Begin, Heuristic, Verdict};
 
 /// Most transactions of one page of a list.
@@ -38,7 +39,7 @@ impl Embedded {
     /// Keeps decisions in a store that the program has open.
     #[must_use]
     pub fn over(store: Store) -> Self {
-        Self { store, shared_wait: Duration::from_secs(30) }
+        Self { store, shared_wait: SHARED_WAIT_DEFAULT }
     }
 
     /// The store. What is changed in it by itself has nothing to do with transactions.

@@ -15,6 +15,7 @@
 //! # password_env = "BANK_PASSWORD"                # or password = "..."
 //! # lease_ms = 10000
 //! # patience_ms = 10000
+//! # shared_wait_ms = 30000                        # of either: how long a commit waits for other programs' branches
 //!
 //! [[profiles.bank.resource_managers]]
 //! name = "ledger"                                 # of its branches; never change it while something is in doubt
@@ -58,7 +59,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use xa::BranchName;
 
-use crate::remote::{LEASE_MAX, LEASE_MIN, RemoteOptions, Tls, host_and_port};
+use crate::remote::{LEASE_MAX, LEASE_MIN, RemoteOptions, SHARED_WAIT_DEFAULT, SHARED_WAIT_MAX, Tls, host_and_port};
 use crate::tls::{DatabaseTls, Identity};
 
 /// Names the file, before anything else does.
@@ -102,6 +103,8 @@ pub enum CoordinatorPlace {
         directory: PathBuf,
         /// What a commit waits for.
         durability: holdfast::Durability,
+        /// How long a commit waits for the other programs of a shared transaction.
+        shared_wait: Duration,
     },
     /// A server.
     Servers(RemoteOptions),
@@ -313,6 +316,7 @@ struct CoordinatorTable {
     password_env: Option<String>,
     lease_ms: Option<u64>,
     patience_ms: Option<u64>,
+    shared_wait_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -365,6 +369,11 @@ fn password(
 impl CoordinatorTable {
     fn check(self, environment: Environment<'_>) -> Result<CoordinatorPlace, String> {
         let password = password(self.password, self.password_env.as_deref(), environment)?;
+        let shared_wait = self.shared_wait_ms.map_or(SHARED_WAIT_DEFAULT, Duration::from_millis);
+        if shared_wait > SHARED_WAIT_MAX {
+            let most = SHARED_WAIT_MAX.as_millis();
+            return Err(format!("`shared_wait_ms` is {most} at most, not {}", shared_wait.as_millis()));
+        }
         match (self.directory, self.servers) {
             (Some(directory), None) => {
                 let of_server = self.authorities.is_some() || self.user.is_some() || password.is_some();
@@ -375,7 +384,7 @@ impl CoordinatorTable {
                 }
                 let dial = self.durability.as_deref().map(str::parse::<Dial>).transpose();
                 let Dial(durability) = dial.map_err(|error| format!("durability: {error}"))?.unwrap_or_default();
-                Ok(CoordinatorPlace::Directory { directory, durability })
+                Ok(CoordinatorPlace::Directory { directory, durability, shared_wait })
             }
             (None, Some(servers)) => {
                 if self.durability.is_some() {
@@ -407,6 +416,7 @@ impl CoordinatorTable {
                     options.patience = patience;
                 }
                 options.servers = servers;
+                options.shared_wait = shared_wait;
                 Ok(CoordinatorPlace::Servers(options))
             }
             _ => Err("a coordinator has either a `directory` or `servers`".to_owned()),

@@ -40,6 +40,7 @@ servers = ["a:1", "b:2"]
 user = "bank"
 password = "hidden"
 lease_ms = 5000
+shared_wait_ms = 45000
 "#;
 
 fn read(text: &str, name: Option<&str>) -> Result<Profile, String> {
@@ -53,8 +54,8 @@ fn a_whole_profile_is_read() {
     assert_eq!((bank.name.as_str(), bank.timeout), ("bank", Some(Duration::from_secs(30))));
     assert!(matches!(
         &bank.coordinator,
-        CoordinatorPlace::Directory { directory, durability: holdfast::Durability::Written }
-            if directory == Path::new("/var/lib/bank")
+        CoordinatorPlace::Directory { directory, durability: holdfast::Durability::Written, shared_wait }
+            if directory == Path::new("/var/lib/bank") && *shared_wait == Duration::from_secs(30)
     ));
     let [ledger, shop, queue] = &bank.resource_managers[..] else { panic!("three were named") };
     assert_eq!(ledger.open.expose(), r"host=/run/postgresql user=bank password='it\'s'");
@@ -94,6 +95,20 @@ fn the_dial_has_the_words_of_the_server() {
 }
 
 #[test]
+fn how_long_a_commit_waits_for_others_is_said_of_either_kind() {
+    let CoordinatorPlace::Servers(far) = read(WHOLE, Some("far")).unwrap().coordinator else {
+        panic!("it has servers")
+    };
+    assert_eq!(far.shared_wait, Duration::from_secs(45));
+    for (words, wanted) in [("", 30_000), ("shared_wait_ms = 0", 0), ("shared_wait_ms = 60000", 60_000)] {
+        let text = format!("[profiles.p.coordinator]\ndirectory = \"d\"\n{words}");
+        let place = read(&text, None).unwrap().coordinator;
+        let wanted = Duration::from_millis(wanted);
+        assert!(matches!(place, CoordinatorPlace::Directory { shared_wait, .. } if shared_wait == wanted), "{place:?}");
+    }
+}
+
+#[test]
 fn no_secret_is_shown() {
     for name in ["bank", "far"] {
         let shown = format!("{:?}", read(WHOLE, Some(name)).unwrap());
@@ -127,6 +142,9 @@ fn what_makes_no_sense_is_said_with_its_place() {
         (servers("[\"a:1\"]", "patience_ms = 0"), "profile p: `patience_ms` is 1 at least, not 0"),
         (servers("[\"a:1\"]", "lease_ms = 999"), "profile p: `lease_ms` is 1000 to 600000, not 999"),
         (servers("[\"a:1\"]", "lease_ms = 600001"), "`lease_ms` is 1000 to 600000, not 600001"),
+        (servers("[\"a:1\"]", "shared_wait_ms = 60001"), "profile p: `shared_wait_ms` is 60000 at most, not 60001"),
+        (format!("{coordinator}shared_wait_ms = 60001"), "profile p: `shared_wait_ms` is 60000 at most, not 60001"),
+        (servers("[\"a:1\"]", "shared_wait_ms = -1"), "line 3: invalid value"),
         // A transaction was too late as soon as it began.
         (format!("[profiles.p]\ntimeout_ms = 0\n{coordinator}"), "profile p: `timeout_ms` is 1 at least"),
         (manager("name = \"a\"\nkind = \"mariadb\"\npassword = \"y\""), "resource manager a: `open` is missing"),

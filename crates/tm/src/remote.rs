@@ -31,7 +31,7 @@ use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::{Begin, Deed, Heuristic, Learned, Sharing, Verdict, Vote};
 use keeper::Keeper;
-pub(crate) use options::{LEASE_MAX, LEASE_MIN, host_and_port};
+pub(crate) use options::{LEASE_MAX, LEASE_MIN, SHARED_WAIT_DEFAULT, SHARED_WAIT_MAX, host_and_port};
 pub use options::{RemoteOptions, Tls};
 use owner::Owner;
 use pipe::{Pipe, Target};

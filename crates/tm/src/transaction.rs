@@ -110,13 +110,14 @@ impl Transaction {
         Ok(Xid { transaction: self.id, branch })
     }
 
-    /// Takes a branch that was started under [`Self::xid`] into the transaction. Branches commit side by side.
+    /// Takes a branch that was started under [`Self::xid`] into the transaction. Branches commit side by side, but for those of a
+    /// coordinator that was opened by a profile: they commit in its order.
     ///
     /// # Errors
     /// `Invalid` when there is a branch of this name. Of a joined transaction also as [`crate::Decisions::enlist`]; then the
     /// branch is dropped, and so rolled back.
     pub async fn enlist(&mut self, name: &BranchName, branch: impl Branch + 'static) -> Result<()> {
-        self.enlist_in_order(name, 0, branch).await
+        self.enlist_in_order(name, self.coordinator.usual_order(name), branch).await
     }
 
     /// As [`Self::enlist`], with the place in the order of commits: those with a lower number commit first.

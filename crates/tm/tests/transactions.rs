@@ -257,6 +257,56 @@ async fn a_resource_manager_that_hangs_keeps_nobody_else_in_doubt() {
     assert_eq!((hanging.held(), bank.remembered()), (0, 0));
 }
 
+/// The profile's timeout and order were dropped, and nobody noticed, because nobody opened a coordinator so.
+#[tokio::test]
+async fn a_coordinator_of_a_profile_has_its_timeout_its_order_and_its_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = |name: &str, order: u32| {
+        format!("[[profiles.bank.resource_managers]]\nname = \"{name}\"\nkind = \"mariadb\"\norder = {order}\n")
+    };
+    let text = format!(
+        "[profiles.bank]\ntimeout_ms = 60000\n[profiles.bank.coordinator]\ndirectory = \"{}\"\nshared_wait_ms = 1\n{}{}",
+        folder.path().display(),
+        manager("queue", 2),
+        manager("database", 1)
+    );
+    let profile = holdfast_tm::Profile::of_text(&text, None, &|_| None).unwrap();
+    let coordinator = holdfast_tm::open_coordinator(&profile).await.unwrap();
+    let log = Monkey::log();
+    let [queue, database, other] = ["queue", "database", "other"].map(|name| Monkey::logging(name, &log));
+    let mut transaction = coordinator.begin(Begin::default()).unwrap();
+    assert_ne!(transaction.id().deadline_ms, 0, "the profile's timeout");
+    enlist(&mut transaction, &[&queue, &database, &other]).await;
+    transaction.commit().await.unwrap();
+    let commits: Vec<String> = log.lock().unwrap().iter().filter(|line| line.contains("commit")).cloned().collect();
+    assert_eq!(commits, ["other commit", "database commit", "queue commit"]);
+    // What the program says wins.
+    let own = coordinator.begin(Begin { timeout: Some(Duration::from_secs(3600)), ..Begin::default() }).unwrap();
+    assert!(own.id().deadline_ms > transaction_deadline(&coordinator) + 1_000_000);
+    log.lock().unwrap().clear();
+    let mut transaction = coordinator.begin(Begin::default()).unwrap();
+    for (order, monkey) in [(1, &queue), (3, &database)] {
+        let xid = transaction.xid(monkey.name().as_str()).unwrap();
+        transaction.enlist_in_order(monkey.name(), order, monkey.branch(&xid)).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let commits: Vec<String> = log.lock().unwrap().iter().filter(|line| line.contains("commit")).cloned().collect();
+    assert_eq!(commits, ["queue commit", "database commit"]);
+    // Another program never votes; with the usual wait this took half a minute.
+    let shared = coordinator.begin(Begin { sharing: Sharing::Shared, ..Begin::default() }).unwrap();
+    let mut joined = coordinator.join(&shared.id().to_string()).unwrap();
+    enlist(&mut joined, &[&other]).await;
+    let began = std::time::Instant::now();
+    assert_eq!(shared.commit().await.unwrap_err().outcome, Outcome::RolledBack);
+    assert!(began.elapsed() < Duration::from_secs(15));
+    drop(joined);
+}
+
+/// The deadline of a transaction that begins now.
+fn transaction_deadline(coordinator: &Coordinator) -> u64 {
+    coordinator.begin(Begin::default()).unwrap().id().deadline_ms
+}
+
 /// Nothing was said before all had answered.
 #[tokio::test]
 async fn what_one_answers_is_told_while_another_is_still_awaited() {

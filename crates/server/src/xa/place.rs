@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tm::{
     CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError, RemoteOptions,
@@ -82,8 +83,9 @@ pub(super) fn coordinator(place: &XaPlace) -> Result<CoordinatorPlace, Failure> 
         return profile.coordinator();
     }
     if let Some(directory) = &place.dir {
-        let durability = holdfast::Durability::default();
-        return Ok(CoordinatorPlace::Directory { directory: directory.clone(), durability });
+        let (directory, durability) = (directory.clone(), holdfast::Durability::default());
+        // Nobody commits here.
+        return Ok(CoordinatorPlace::Directory { directory, durability, shared_wait: Duration::ZERO });
     }
     let mut options = RemoteOptions::new(place.address.as_deref().unwrap_or(ADDRESS));
     if let Some(path) = &place.password_file {

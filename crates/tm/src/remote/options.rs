@@ -14,8 +14,10 @@ use crate::tls::client_config;
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
 pub(crate) const LEASE_MAX: Duration = Duration::from_secs(600);
 
+/// How long a commit waits for other programs, unless somebody says.
+pub(crate) const SHARED_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// What servers accept.
-const SHARED_WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const SHARED_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Where a coordinator is, and how long to wait for it.
 #[derive(Clone)]
@@ -55,7 +57,7 @@ impl RemoteOptions {
             name: None,
             patience: Duration::from_secs(10),
             lease: Duration::from_secs(10),
-            shared_wait: Duration::from_secs(30),
+            shared_wait: SHARED_WAIT_DEFAULT,
         }
     }
 
