@@ -18,7 +18,7 @@ use clap::Args;
 use holdfast::{Durability, Options, Store, World};
 
 use super::delayed::Delayed;
-use super::window;
+use super::words::window;
 use crate::workload::{Failure, Result};
 
 /// The command line of the child.
@@ -36,6 +36,8 @@ pub(crate) struct Serve {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Served {
     pub(crate) batches: u64,
+    /// Of groups of batches, to the journal.
+    pub(crate) writes: u64,
     pub(crate) syncs: u64,
 }
 
@@ -43,7 +45,7 @@ impl Served {
     /// Until now.
     pub(super) fn of(store: &Store) -> Self {
         let stats = store.stats();
-        Self { batches: stats.batches, syncs: stats.sync_nanos.count }
+        Self { batches: stats.batches, writes: stats.group_batches.count, syncs: stats.sync_nanos.count }
     }
 }
 
@@ -51,7 +53,11 @@ impl Sub for Served {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
-        Self { batches: self.batches - earlier.batches, syncs: self.syncs - earlier.syncs }
+        Self {
+            batches: self.batches - earlier.batches,
+            writes: self.writes - earlier.writes,
+            syncs: self.syncs - earlier.syncs,
+        }
     }
 }
 
@@ -77,7 +83,7 @@ pub(crate) fn serve(line: &Serve) -> Result<()> {
     for asked in std::io::stdin().lock().lines() {
         asked?;
         let served = Served::of(&store);
-        writeln!(out, "{} {}", served.batches, served.syncs)?;
+        writeln!(out, "{} {} {}", served.batches, served.writes, served.syncs)?;
         out.flush()?;
     }
     door.stop();
@@ -127,7 +133,7 @@ impl Serving {
         output.read_line(&mut text)?;
         let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         match *numbers {
-            [batches, syncs] => Ok(Served { batches, syncs }),
+            [batches, writes, syncs] => Ok(Served { batches, writes, syncs }),
             _ => Err(Failure::from("the coordinator does not say what it did")),
         }
     }

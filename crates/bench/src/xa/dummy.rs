@@ -2,7 +2,6 @@
 //!
 //! May use: a C compiler, which linking Rust needs anyway. Must not know: who calls them.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,15 +32,15 @@ static int complete(int *handle, int *value, int rmid, long flags) { return -6; 
 xa_switch bench_dummy = { "dummy", 2, 0, info, info, done, done, done, done, done, none, done, complete };
 "#;
 
-/// Compiles the library into `dir` and writes a profile with two of it.
-pub(crate) fn profile(dir: &Path, coordinator: SocketAddr) -> Result<PathBuf> {
+/// Compiles the library into `dir` and writes a profile with two of it, and what is said of the coordinator.
+pub(crate) fn profile(dir: &Path, coordinator: &str) -> Result<PathBuf> {
     let (source, library, profile) = (dir.join("dummy.c"), dir.join("dummy.so"), dir.join("profile.toml"));
     std::fs::write(&source, SOURCE)?;
     let built = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(&source).status()?;
     if !built.success() {
         return Err(Failure::from("the C compiler `cc` did not compile the resource managers"));
     }
-    let mut text = format!("[profiles.default.coordinator]\nservers = [\"{coordinator}\"]\n");
+    let mut text = format!("[profiles.default.coordinator]\n{coordinator}\n");
     for name in ["one", "two"] {
         text.push_str(&format!(
             "\n[[profiles.default.resource_managers]]\nname = \"{name}\"\nkind = \"xa\"\nlibrary = \"{}\"\n\

@@ -2,7 +2,7 @@
 //!
 //! A cycle is open, begin, commit, close, with think times between, over two resource managers that answer at once. So what is
 //! measured is the transaction manager: its calls, its coordinator, its syncs. The coordinator is a server in a process of
-//! its own over loopback, or in the process.
+//! its own over loopback, or in the process; programs drive either by the C interface or by the Rust one.
 //!
 //! May use: all of this folder. Must not know: how transactions are made.
 
@@ -10,14 +10,16 @@ mod coordinator;
 mod cycle;
 mod delayed;
 mod dummy;
-mod embedded;
 mod price;
+mod rust;
 mod timing;
+mod words;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use holdfast::{Durability, Window};
+use holdfast::{Dial, Durability};
 
 use crate::figures::{Bar, Unit};
 use crate::place::{Common, say};
@@ -29,6 +31,7 @@ pub(crate) use coordinator::{Serve, serve};
 use coordinator::{Served, Serving};
 pub(crate) use price::{Price, price};
 use timing::{Call, Timing};
+use words::window;
 
 /// The command line of `xa`.
 #[derive(Debug, Args)]
@@ -41,19 +44,23 @@ pub(crate) struct Line {
     /// How long programs think between calls
     #[arg(long, value_enum, default_value_t = Think::Extreme)]
     think: Think,
-    /// Whether each cycle opens and closes
-    #[arg(long, value_enum, default_value_t = Mode::Online)]
-    mode: Mode,
-    /// Where the coordinator is; embedded ones are driven by the Rust interface, others by the C one
+    /// Whether each cycle opens and closes; online unless said. Of the C interface: the Rust one has nothing to open
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Where the coordinator is
     #[arg(long, value_enum, default_value_t = Place::Remote)]
     coordinator: Place,
+    /// How programs drive it; by the C interface unless said, an embedded one by the Rust interface
+    #[arg(long, value_enum)]
+    interface: Option<Interface>,
     /// Loss window: 0 syncs each decision with its group, `written` leaves it to the operating system, otherwise MAX or
-    /// MIN,MAX in milliseconds
+    /// MIN,MAX in milliseconds or with a unit: 5, 5ms, max=5ms, 1,10, min=1ms,max=10ms
     #[arg(long, default_value = "0", value_parser = window)]
     window: Durability,
-    /// Added to each sync of the coordinator, in milliseconds: a slower disk
-    #[arg(long, default_value_t = 0.0)]
-    sync_delay: f64,
+    /// Added to each sync of the coordinator, in milliseconds or with a unit: a slower disk. Not of an embedded one by the C
+    /// interface, where the library opens the store
+    #[arg(long, default_value = "0", value_parser = words::time)]
+    sync_delay: Duration,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
@@ -90,6 +97,15 @@ enum Place {
     Remote,
 }
 
+/// How programs drive the coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Interface {
+    /// `tm`, with a runtime in each thread.
+    Rust,
+    /// TX, with a thread of control in each thread.
+    C,
+}
+
 impl Think {
     /// The shortest t1 and t2; the longest are three times as long.
     fn least(self) -> (Duration, Duration) {
@@ -103,25 +119,6 @@ impl Think {
     }
 }
 
-fn window(text: &str) -> std::result::Result<Durability, String> {
-    let millis = |text: &str| -> std::result::Result<Duration, String> {
-        let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number of milliseconds"))?;
-        Duration::try_from_secs_f64(number / 1e3).map_err(|error| error.to_string())
-    };
-    if text == "written" {
-        return Ok(Durability::Written);
-    }
-    let (min, max) = match text.split_once(',') {
-        Some((min, max)) => (millis(min)?, millis(max)?),
-        None => (Duration::ZERO, millis(text)?),
-    };
-    match max {
-        Duration::ZERO => Ok(Durability::Synced),
-        max if min <= max => Ok(Durability::Window(Window { min, max })),
-        _ => Err("a window's MIN is at most its MAX".to_owned()),
-    }
-}
-
 /// What one measurement came to.
 struct Measured {
     timing: Timing,
@@ -129,20 +126,23 @@ struct Measured {
     cost: Cost,
     /// What a cycle's thinking takes of the programs' processor time, where that was measured.
     thinking: Option<Duration>,
-    served: Served,
+    /// Where the store is in reach.
+    served: Option<Served>,
 }
 
 /// Runs the benchmark.
 pub(crate) fn run(line: &Line) -> Result<()> {
+    line.check()?;
     let mut report = Report::new("xa");
-    let delay = Duration::try_from_secs_f64(line.sync_delay / 1e3).map_err(|error| Failure::from(error.to_string()))?;
     for _ in line.common.repetitions() {
         for threads in &line.threads {
             let work = line.work(*threads);
             say(&format!("  {work}"));
-            let measured = match line.coordinator {
-                Place::Remote => line.remote(*threads, delay)?,
-                Place::Embedded => embedded::measure(line.common.fresh()?.path(), line, *threads, delay)?,
+            let dir = line.common.fresh()?;
+            let measured = match (line.interface(), line.coordinator) {
+                (Interface::C, Place::Remote) => line.remote(dir.path(), *threads)?,
+                (Interface::C, Place::Embedded) => line.within(dir.path(), *threads)?,
+                (Interface::Rust, _) => rust::measure(dir.path(), line, *threads)?,
             };
             tell(&mut report, &work, &measured);
         }
@@ -154,26 +154,72 @@ pub(crate) fn run(line: &Line) -> Result<()> {
 }
 
 impl Line {
-    fn work(&self, threads: u16) -> String {
-        let think = format!("{:?}", self.think).to_lowercase();
-        let mode = format!("{:?}", self.mode).to_lowercase();
-        let place = format!("{:?}", self.coordinator).to_lowercase();
-        let delay = if self.sync_delay > 0.0 { format!(", sync +{} ms", self.sync_delay) } else { String::new() };
-        format!("{place}, {}{delay}, {mode}, {think}, {threads} threads", self.window)
+    fn interface(&self) -> Interface {
+        self.interface.unwrap_or(match self.coordinator {
+            Place::Embedded => Interface::Rust,
+            Place::Remote => Interface::C,
+        })
     }
 
-    fn remote(&self, threads: u16, delay: Duration) -> Result<Measured> {
-        let dir = self.common.fresh()?;
-        let serving = Serving::start(dir.path(), self.window, delay)?;
-        let profile = dummy::profile(dir.path(), serving.address)?;
+    fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Online)
+    }
+
+    /// What is said that could only be ignored.
+    fn check(&self) -> Result<()> {
+        let refused = match (self.interface(), self.coordinator) {
+            (Interface::Rust, _) if self.mode.is_some() => {
+                "--mode is of the C interface: in Rust a program opens its coordinator once, and a cycle opens nothing"
+            }
+            (Interface::C, Place::Embedded) if !self.sync_delay.is_zero() => {
+                "--sync-delay is not for an embedded coordinator by the C interface: the library opens the store itself"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::from(refused))
+    }
+
+    fn work(&self, threads: u16) -> String {
+        let word = |choice: &dyn std::fmt::Debug| format!("{choice:?}").to_lowercase();
+        let (place, interface) = (word(&self.coordinator), word(&self.interface()));
+        let delay = match self.sync_delay {
+            Duration::ZERO => String::new(),
+            delay => format!(", sync +{} ms", delay.as_secs_f64() * 1e3),
+        };
+        let mode = match self.interface() {
+            Interface::C => format!("{}, ", word(&self.mode())),
+            Interface::Rust => String::new(),
+        };
+        format!("{place} by {interface}, {}{delay}, {mode}{}, {threads} threads", self.window, word(&self.think))
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    fn remote(&self, dir: &Path, threads: u16) -> Result<Measured> {
+        let serving = Serving::start(dir, self.window, self.sync_delay)?;
+        let profile = dummy::profile(dir, &format!("servers = [\"{}\"]", serving.address))?;
         cycle::warm_up(&profile)?;
         let (before, began, paid) = (serving.served()?, Instant::now(), Cost::now(Some(serving.pid()))?);
-        let timing = cycle::run(threads, self.think, self.mode, Duration::from_secs_f64(self.seconds))?;
+        let timing = cycle::run(threads, self.think, self.mode(), self.time())?;
         let seconds = began.elapsed().as_secs_f64();
         let cost = Cost::now(Some(serving.pid()))? - paid;
         let served = serving.served()? - before;
         serving.stop()?;
-        Ok(Measured { timing, seconds, cost, thinking: self.thinking(threads)?, served })
+        Ok(Measured { timing, seconds, cost, thinking: self.thinking(threads)?, served: Some(served) })
+    }
+
+    /// With the coordinator in the process, where the library opens it, and closes it when the process ends.
+    fn within(&self, dir: &Path, threads: u16) -> Result<Measured> {
+        let (store, durability) = (dir.join("coordinator"), Dial(self.window));
+        let place = format!("directory = \"{}\"\ndurability = \"{durability}\"", store.display());
+        let profile = dummy::profile(dir, &place)?;
+        cycle::warm_up(&profile)?;
+        let (began, paid) = (Instant::now(), Cost::now(None)?);
+        let timing = cycle::run(threads, self.think, self.mode(), self.time())?;
+        let (seconds, cost) = (began.elapsed().as_secs_f64(), Cost::now(None)? - paid);
+        Ok(Measured { timing, seconds, cost, thinking: self.thinking(threads)?, served: None })
     }
 
     fn thinking(&self, threads: u16) -> Result<Option<Duration>> {
@@ -181,7 +227,7 @@ impl Line {
             return Ok(None);
         }
         let before = Cost::now(None)?;
-        let timing = cycle::think_alone(threads, self.think, self.mode, Duration::from_secs_f64(self.seconds / 2.0))?;
+        let timing = cycle::think_alone(threads, self.think, self.mode(), self.time() / 2)?;
         let cycles = u32::try_from(timing.cycles).unwrap_or(u32::MAX).max(1);
         Ok(Some((Cost::now(None)? - before).own / cycles))
     }
@@ -192,8 +238,9 @@ impl Line {
         let micros = |figure: &'static str, most: f64| (figure, Unit::Nanos, Bar::Below(most * 1e3));
         let mut bars = Vec::new();
         let synced = self.window == Durability::Synced;
-        let remote = self.coordinator == Place::Remote;
-        match (self.think, self.sync_delay > 0.0) {
+        let remote = self.coordinator == Place::Remote && self.interface() == Interface::C;
+        let embedded = self.coordinator == Place::Embedded && self.interface() == Interface::Rust;
+        match (self.think, !self.sync_delay.is_zero()) {
             (Think::Extreme, false) if remote && synced => {
                 bars.push(("share of what thinking allows", Unit::Count, Bar::AtLeast(0.95)));
                 bars.push(micros("CPU per transaction", 120.0));
@@ -216,7 +263,7 @@ impl Line {
                     bars.push(("syncs per transaction", Unit::Count, Bar::Below(0.1)));
                 }
             }
-            (Think::None, false) if !remote && threads == 1 && self.window == Durability::Written => {
+            (Think::None, false) if embedded && threads == 1 && self.window == Durability::Written => {
                 bars.push(micros("total p50", 10.0));
             }
             _ => {}
@@ -256,24 +303,9 @@ fn tell(report: &mut Report, work: &str, measured: &Measured) {
     if let Some(thinking) = measured.thinking {
         add("CPU of thinking alone", Unit::Nanos, thinking.as_nanos() as f64);
     }
-    add("syncs per transaction", Unit::Count, each(measured.served.syncs as f64));
-    add("syncs", Unit::PerSecond, measured.served.syncs as f64 / measured.seconds);
-    add("batches per transaction", Unit::Count, each(measured.served.batches as f64));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_are_understood_or_refused() {
-        let ms = Duration::from_millis;
-        assert_eq!(window("0"), Ok(Durability::Synced));
-        assert_eq!(window("written"), Ok(Durability::Written));
-        assert_eq!(window("5"), Ok(Durability::Window(Window { min: Duration::ZERO, max: ms(5) })));
-        assert_eq!(window("1,10"), Ok(Durability::Window(Window { min: ms(1), max: ms(10) })));
-        for wrong in ["", "x", "10,1", "-1", "1,", "5ms"] {
-            assert!(window(wrong).is_err(), "{wrong}");
-        }
-    }
+    let Some(Served { batches, writes, syncs }) = measured.served else { return };
+    add("syncs per transaction", Unit::Count, each(syncs as f64));
+    add("syncs", Unit::PerSecond, syncs as f64 / measured.seconds);
+    add("disk operations", Unit::PerSecond, (writes + syncs) as f64 / measured.seconds);
+    add("batches per transaction", Unit::Count, each(batches as f64));
 }

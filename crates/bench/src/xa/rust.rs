@@ -1,16 +1,17 @@
-//! The same cycles with the coordinator in the process, by the Rust interface.
+//! The same cycles by the Rust interface, with the coordinator in the process or over loopback.
 //!
 //! May use: `tm`, tokio. Must not know: what is measured with it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, XaCode};
+use tm::{Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, Remote, RemoteOptions, XaCode};
 
-use super::coordinator::{Served, open};
+use super::coordinator::{Served, Serving, open};
 use super::timing::{Call, Timing};
-use super::{Line, Measured, Think};
+use super::{Line, Measured, Place, Think};
 use crate::cost::Cost;
 use crate::workload::{Failure, Result};
 
@@ -42,12 +43,37 @@ impl Branch for Dummy {
 }
 
 /// Runs cycles in so many threads, each with a runtime of its own.
-pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) -> Result<Measured> {
-    let store = open(&dir.join("coordinator"), line.window, delay)?;
-    let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
-    let (served, cost, began) = (Served::of(&store), Cost::now(None)?, Instant::now());
-    let until = began + Duration::from_secs_f64(line.seconds);
-    let think = line.think;
+pub(super) fn measure(dir: &Path, line: &Line, threads: u16) -> Result<Measured> {
+    match line.coordinator {
+        Place::Embedded => {
+            let store = open(&dir.join("coordinator"), line.window, line.sync_delay)?;
+            let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
+            let (served, paid) = (Served::of(&store), Cost::now(None)?);
+            let (timing, seconds) = cycles(&coordinator, line, threads)?;
+            let (cost, served) = (Cost::now(None)? - paid, Some(Served::of(&store) - served));
+            drop(coordinator);
+            store.close()?;
+            Ok(Measured { timing, seconds, cost, thinking: None, served })
+        }
+        Place::Remote => {
+            let serving = Serving::start(dir, line.window, line.sync_delay)?;
+            let remote = Remote::open(RemoteOptions::new(&serving.address.to_string()));
+            let remote = remote.map_err(|error| Failure::from(error.to_string()))?;
+            let coordinator = Coordinator::over(Arc::new(remote));
+            let (served, paid) = (serving.served()?, Cost::now(Some(serving.pid()))?);
+            let (timing, seconds) = cycles(&coordinator, line, threads)?;
+            let (cost, served) = (Cost::now(Some(serving.pid()))? - paid, Some(serving.served()? - served));
+            drop(coordinator);
+            serving.stop()?;
+            Ok(Measured { timing, seconds, cost, thinking: None, served })
+        }
+    }
+}
+
+/// Cycles for as long as is said; and how long they took, in seconds.
+fn cycles(coordinator: &Coordinator, line: &Line, threads: u16) -> Result<(Timing, f64)> {
+    let (began, think) = (Instant::now(), line.think);
+    let until = began + line.time();
     let running: Vec<_> = (0..u64::from(threads))
         .map(|seed| {
             let coordinator = coordinator.clone();
@@ -63,12 +89,7 @@ pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) ->
     for thread in running {
         timing.add(&thread.join().map_err(|_| Failure::from("a thread of the benchmark panicked"))??);
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let (cost, served) = (Cost::now(None)? - cost, Served::of(&store) - served);
-    let measured = Measured { timing, seconds, cost, thinking: None, served };
-    drop(coordinator);
-    store.close()?;
-    Ok(measured)
+    Ok((timing, began.elapsed().as_secs_f64()))
 }
 
 struct Program {
