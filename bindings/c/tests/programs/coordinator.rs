@@ -148,8 +148,8 @@ fn answer(table: &mut Table, words: &[&str], own: &mut Vec<u64>) -> String {
             }
             ok
         }
-        ["XA.ROLLBACK", id] if table.decided.contains_key(*id) => "-ERR it is committed\r\n".to_owned(),
-        ["XA.ROLLBACK", id] => {
+        ["XA.ROLLBACK", id, ..] if table.decided.contains_key(*id) => "-ERR it is committed\r\n".to_owned(),
+        ["XA.ROLLBACK", id, ..] => {
             table.aborted.insert((*id).to_owned());
             ok
         }
