@@ -13,11 +13,13 @@
  *   until-timeout                         waits until tx_info says that time is over
  *   profile=NAME                          sets the variable of the environment
  *   error                                 prints why the last call failed
+ *   die                                   the process is killed
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +104,7 @@ static const char *play(const char *word) {
     if (is(word, "resume")) return tx_name(holdfast_resume(id));
     if (is(word, "resume-null")) return tx_name(holdfast_resume(NULL));
     if (is(word, "error")) return holdfast_last_error();
+    if (is(word, "die")) raise(SIGKILL);
     if (is(word, "until-timeout")) {
         TXINFO found;
         while (tx_info(&found) == 1 && found.transaction_state == TX_ACTIVE) sched_yield();

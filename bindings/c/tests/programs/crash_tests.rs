@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::stage::{ASYNC, STATIC, Stage};
+use tm::{Administration, BranchName, Embedded, Forget};
+
+use crate::stage::{ASYNC, DYNAMIC, STATIC, Stage};
 
 /// Waits until the coordinator has noticed that the program died.
 fn until_alone(stage: &Stage) {
@@ -106,8 +108,13 @@ fn is_torn(log: &str) -> bool {
 fn whatever_kills_a_program_at_whatever_passage_nothing_is_torn_or_in_doubt() {
     let verbs = ["open", "recover", "start", "end", "prepare", "commit", "rollback", "complete", "close"];
     let calls = ["open", "begin", "commit", "begin", "rollback", "begin", "commit", "close", "open", "close"];
+    let registering: Vec<&str> = calls
+        .iter()
+        .flat_map(|call| if *call == "begin" { &["begin", "work=1", "work=0"] } else { std::slice::from_ref(call) })
+        .copied()
+        .collect();
     let mut deaths = 0;
-    for (switch, verb) in [STATIC, ASYNC].into_iter().flat_map(|switch| verbs.map(|verb| (switch, verb))) {
+    for (switch, verb) in [STATIC, ASYNC, DYNAMIC].into_iter().flat_map(|switch| verbs.map(|verb| (switch, verb))) {
         for (passage, point) in
             ["", "XA_OK "].into_iter().flat_map(|passage| ["kill-before", "kill-after"].map(|point| (passage, point)))
         {
@@ -116,7 +123,8 @@ fn whatever_kills_a_program_at_whatever_passage_nothing_is_torn_or_in_doubt() {
                 let mut scripts = ["", ""];
                 scripts[killer] = &script;
                 let stage = Stage::of_monkeys(&scripts.map(|script| (switch, script)));
-                deaths += u32::from(stage.play(&calls).len() < calls.len());
+                let calls = if switch == DYNAMIC { registering.as_slice() } else { &calls };
+                deaths += u32::from(stage.play(calls).len() < calls.len());
                 until_alone(&stage);
                 stage.rewrite(killer, "");
                 let case = format!("{switch} {script} at {killer}");
@@ -128,4 +136,74 @@ fn whatever_kills_a_program_at_whatever_passage_nothing_is_torn_or_in_doubt() {
         }
     }
     assert!(deaths > 100, "only {deaths} programs died");
+}
+
+/// A program that dies between two steps of registering, inside of a transaction and outside: nothing is left, and nobody is held up.
+#[test]
+fn a_program_that_dies_while_resource_managers_register_leaves_nothing() {
+    for calls in [
+        &["open", "begin", "die"][..],
+        &["open", "begin", "work=0", "die"],
+        &["open", "begin", "work=0", "work=1", "die"],
+        &["open", "begin", "work=0", "commit", "begin", "work=1", "die"],
+        &["open", "work=0", "die"],
+        &["open", "work=0", "leave=0", "die"],
+        &["open", "work=0", "leave=0", "begin", "work=0", "work=1", "die"],
+    ] {
+        let stage = Stage::of_monkeys(&[(DYNAMIC, ""), (DYNAMIC, "")]);
+        assert_eq!(stage.play(calls).len(), calls.len() - 1, "{calls:?}");
+        until_alone(&stage);
+        let before = stage.verbs();
+        let next = ["open", "work=0", "leave=0", "begin", "work=0", "work=1", "commit", "close"];
+        let answers = stage.play(&next);
+        assert!(
+            answers.len() == next.len() && answers.iter().all(|answer| answer.ends_with("_OK")),
+            "{calls:?}: {answers:?}"
+        );
+        assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0), "{calls:?}");
+        assert_eq!(
+            stage.verbs().strip_prefix(&before).unwrap().trim(),
+            "end end prepare prepare commit commit",
+            "{calls:?}"
+        );
+    }
+}
+
+/// What the coordinator of a stage lists of branches, and the transactions that they are of.
+fn listed(stage: &Stage) -> Vec<(tm::TransactionId, BranchName, String)> {
+    let coordinator = Embedded::open(&stage.decisions(), holdfast::Options::default()).unwrap();
+    let all = coordinator.list("0").unwrap().transactions.into_iter();
+    all.flat_map(|status| {
+        status.branches.into_iter().map(move |branch| (status.id, branch.branch, branch.state)).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[test]
+fn what_a_resource_manager_did_is_known_although_the_program_dies_while_it_is_to_forget() {
+    for (first, second, state) in [
+        ("commit XA_HEURRB", "", "heuristic-rollback"),
+        ("rollback XA_HEURCOM", "prepare XA_RBOTHER", "heuristic-commit"),
+    ] {
+        for (point, is_kept) in [("kill-before", 1), ("kill-after", 0)] {
+            let case = format!("{first}, {point}");
+            let stage = Stage::embedded(&[(STATIC, &format!("{first}\nforget {point}")), (STATIC, second)]);
+            assert_eq!(stage.play(&["open", "begin", "commit"]).len(), 2, "{case}: it dies in the commit");
+            assert_eq!(stage.prepared(0), is_kept, "{case}");
+            let is_known =
+                || listed(&stage).iter().any(|(_, branch, did)| branch.as_str() == "monkey0" && did == state);
+            assert!(is_known(), "{case}: {:?}", listed(&stage));
+            // The next one lists it, if it was not forgotten, and forgets it. What is known stays.
+            stage.rewrite(0, first);
+            assert_eq!(stage.play(&["open", "close"]), ["open: TX_OK", "close: TX_OK"], "{case}");
+            assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0), "{case}");
+            assert!(is_known(), "{case}: {:?}", listed(&stage));
+            let id = listed(&stage)[0].0;
+            let coordinator = Embedded::open(&stage.decisions(), holdfast::Options::default()).unwrap();
+            assert!(coordinator.forget(id, Forget::Settled).is_err(), "{case}");
+            coordinator.forget(id, Forget::EvenInDoubt).unwrap();
+            drop(coordinator);
+            assert!(listed(&stage).is_empty(), "{case}");
+        }
+    }
 }
