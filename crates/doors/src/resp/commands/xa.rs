@@ -370,7 +370,7 @@ pub(crate) fn rollback(call: &mut Call<'_, '_>) -> Answer {
         None => xa.abort(id)?,
         Some(word) if word.eq_ignore_ascii_case(b"branch") => {
             let deeds = args.from(2).iter().collect::<Vec<_>>();
-            let deeds = deeds.chunks(4).map(|words| deed(words)).collect::<Result<Vec<_>, Fail>>()?;
+            let deeds = deeds.chunks(4).map(deed).collect::<Result<Vec<_>, Fail>>()?;
             xa.note_deeds(id, &deeds)?
         }
         Some(word) if word.eq_ignore_ascii_case(b"operator") && args.len() == 3 => {
