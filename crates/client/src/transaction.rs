@@ -8,6 +8,7 @@
 //!
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
+mod deciding;
 mod iterate;
 mod keys;
 mod many;

@@ -34,7 +34,7 @@ pub(crate) enum Decide {
 }
 
 type CallToDecide = Box<dyn FnOnce(&[BranchName]) -> Result<()> + Send>;
-type WaitForDecision = Box<dyn FnOnce(Vec<BranchName>) -> BoxFuture<'static, Result<()>> + Send>;
+pub(crate) type WaitForDecision = Box<dyn FnOnce(Vec<BranchName>) -> BoxFuture<'static, Result<()>> + Send>;
 
 impl Decide {
     pub(crate) fn call(call: impl FnOnce(&[BranchName]) -> Result<()> + Send + 'static) -> Self {

@@ -14,7 +14,7 @@ use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outc
 use crate::branch::Branch;
 use crate::coordinator::Coordinator;
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
-use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
+use crate::drive::{Decide, Drive, Ended, Enlisted, WaitForDecision, Waiting};
 use crate::embedded::of_store;
 use crate::last_resource::LastResource;
 use crate::suspended::{self, Signals, Suspended};
@@ -192,6 +192,34 @@ impl Transaction {
         self.end(Ending::Commit).await.committed()
     }
 
+    /// As [`Self::commit`], with a transaction of the coordinator's own engines on a server: keys, entries and points, in the one batch
+    /// in which the decision is written. `decide` is called once all branches are prepared, with the id and their names: it notes
+    /// the decision in that transaction and commits it, as `Transaction::decide` and `Transaction::commit` of the client library
+    /// do. It is dropped when it does not come to that, and so is rolled back what it holds.
+    ///
+    /// # Errors
+    /// As [`Self::commit`]. Of a shared transaction, and where [`Self::kv`] was used too, all is rolled back.
+    pub async fn commit_with<F>(
+        mut self,
+        decide: impl FnOnce(TransactionId, Vec<BranchName>) -> F + Send + 'static,
+    ) -> std::result::Result<Committed, Failed>
+    where
+        F: Future<Output = holdfast::Result<()>> + Send + 'static,
+    {
+        if self.id.shared || self.local.is_some() {
+            let reason =
+                "a shared transaction, and one that changes the coordinator's store by `kv`, is committed by `commit`";
+            let rolled_back = self.end(Ending::Rollback).await;
+            return Err(Failed { reasons: vec![reason.to_owned()], ..failed(rolled_back) });
+        }
+        let id = self.id;
+        let decide: WaitForDecision = Box::new(move |prepared| {
+            let deciding = decide(id, prepared);
+            Box::pin(async move { deciding.await.map_err(of_batch) })
+        });
+        self.end(Ending::CommitWith(decide)).await.committed()
+    }
+
     /// Rolls back.
     ///
     /// # Errors
@@ -281,6 +309,7 @@ impl Drop for Transaction {
 
 enum Ending {
     Commit,
+    CommitWith(WaitForDecision),
     Rollback,
     Prepare(Duration),
     Suspend(Signals),
@@ -336,6 +365,7 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
             let decide = Decide::call(move |prepared| decide_locally(local, id, prepared, durability));
             (TwoPhase::commit(&orders, other), decide)
         }
+        (Ending::CommitWith(decide), _) => (TwoPhase::commit(&orders, OtherWork::Local), Decide::Wait(decide)),
         // The decision is made elsewhere; here it is waited for. So a single branch is prepared, too.
         (Ending::Prepare(patience), _) => {
             let (waiting, all) = (coordinator.clone(), names.clone());
@@ -377,11 +407,16 @@ fn decide_locally(
     if !prepared.is_empty() {
         local.decide(id, prepared);
     }
-    local.commit(durability).map(drop).map_err(|error| match of_store(error) {
+    local.commit(durability).map(drop).map_err(of_batch)
+}
+
+/// Why a batch with a decision failed.
+fn of_batch(error: holdfast::Error) -> Error {
+    match of_store(error) {
         // The batch may be on its way to the disk.
         Error { kind: ErrorKind::Unavailable, text } => Error { kind: ErrorKind::Unknown, text },
         error => error,
-    })
+    }
 }
 
 /// Says how this program's branches voted. Blocks.

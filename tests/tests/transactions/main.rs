@@ -10,6 +10,7 @@ mod certificates;
 mod command_tests;
 mod database_tests;
 mod databases;
+mod engine_tests;
 mod full_disk_tests;
 mod kill_tests;
 mod last_resource_database_tests;

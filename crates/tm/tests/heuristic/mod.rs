@@ -59,6 +59,14 @@ impl Decisions for Full {
         self.inner.enlist(id, branches)
     }
 
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.inner.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
+        self.inner.resume(id, number)
+    }
+
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
         self.inner.prepared(id, branch, part)
     }
