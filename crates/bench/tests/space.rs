@@ -85,6 +85,7 @@ fn a_server_is_measured_beside_redis() {
         &["write p50", "EVAL, empty p99", "FCALL, empty p50", "EVAL, reads one p50"],
         &["holdfast", "redis"],
     );
+    measured(&of("prepared"), &["reads"], &["parsed once", "parsed each time"]);
     measured(&of("notify"), &["event p50", "event p99"], &["holdfast", "redis pub/sub", "redis stream"]);
 }
 

@@ -88,7 +88,7 @@ pub use options::{Options, Progress, Tell, World};
 pub use peer::{TreeCheck, TreeValues};
 pub use schedule::{CompactionOptions, Schedule};
 pub use snapshot::Snapshot;
-pub use stats::{OpenTransaction, ScrubStats, SegmentLive, Stats, TransactionStats};
+pub use stats::{OpenTransaction, QueryCacheStats, ScrubStats, SegmentLive, Stats, TransactionStats};
 pub use store::Store;
 pub use transaction::Transaction;
 pub use verify::{Count, InspectedSegment, Inspection, identity_of};

@@ -56,6 +56,8 @@ pub struct Stats {
     pub xa: xa::Counters,
     /// The transactions that may hold locks.
     pub transactions: TransactionStats,
+    /// Queries of spaces that are not parsed each time: [`Store::prepared`](crate::Store::prepared).
+    pub query_cache: QueryCacheStats,
     /// How the time series are.
     pub series: SeriesStats,
     /// Why the store refuses writes, when it does.
@@ -85,6 +87,19 @@ pub struct TransactionStats {
     pub locks: u64,
     /// Bytes that the open ones keep in memory until they end.
     pub held_bytes: u64,
+}
+
+/// The queries that the store remembers, so that they need not be parsed when they are asked again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueryCacheStats {
+    /// How often since open a query was asked that was remembered.
+    pub hits: u64,
+    /// How often one had to be parsed.
+    pub misses: u64,
+    /// How many are remembered.
+    pub queries: u64,
+    /// Bytes of memory that they take, roughly.
+    pub bytes: u64,
 }
 
 /// A transaction that may hold locks, as others see it.

@@ -31,7 +31,7 @@ use crate::scrub::ScrubCounters;
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
-use crate::space::{KnownListeners, QueryMemory, Registry, check_outside};
+use crate::space::{KnownListeners, QueryCache, QueryMemory, Registry, check_outside};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 use crate::watch::KeyWatchers;
@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     pub(crate) spaces: Registry,
     /// What their queries hold.
     pub(crate) query_memory: Arc<QueryMemory>,
+    /// Those that need not be parsed again.
+    pub(crate) query_cache: QueryCache,
     /// Snapshots of spaces that opening found damaged, or did not find.
     pub(crate) lost_snapshots: Vec<Damage>,
     /// Those that the scrubber found damaged in its last round.
@@ -186,6 +188,7 @@ impl Store {
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
             query_memory: QueryMemory::new(options.limits.space_query_memory_bytes),
+            query_cache: QueryCache::default(),
             lost_snapshots,
             damaged_snapshots: Mutex::default(),
             space_wake: Arc::new(Signal::new()),
@@ -543,6 +546,7 @@ impl Inner {
             partitions: self.options.partitions,
             xa: self.coordinator.counters(),
             transactions: self.spaces.locks.stats(self.clock.now()),
+            query_cache: self.query_cache.stats(),
             series: self.series_stats(),
             refuses_writes: journal.poisoned,
         }

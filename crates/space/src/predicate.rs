@@ -78,7 +78,7 @@ pub enum Predicate {
 }
 
 /// What a path takes, roughly.
-const PATH_BYTES: usize = 64;
+pub(crate) const PATH_BYTES: usize = 64;
 
 /// Plain conditions that take as long as a regular expression may: that takes up to microseconds for each byte of a text.
 const RLIKE_EFFORT: usize = 256;

@@ -10,7 +10,7 @@ use crate::compare::compare;
 use crate::document::Document;
 use crate::error::{Error, Result, invalid};
 use crate::path::Path;
-use crate::predicate::Predicate;
+use crate::predicate::{PATH_BYTES, Predicate};
 use crate::value::{MapRef, Value, ValueRef};
 
 /// A query, made by [`Query::parse`].
@@ -150,13 +150,31 @@ impl Query {
             return invalid(format!("the query has {} parameters, {} were given", self.parameters, parameters.len()));
         }
         Ok(Self {
+            explain: self.explain,
+            type_name: self.type_name.clone(),
             predicate: self.predicate.bind(parameters)?,
+            projection: self.projection.clone(),
+            group_by: self.group_by.clone(),
             having: self.having.as_ref().map(|having| having.bind(parameters)).transpose()?,
+            order: self.order.clone(),
             limit: self.limit.map(|amount| amount.bound(parameters)).transpose()?,
             offset: self.offset.map(|amount| amount.bound(parameters)).transpose()?,
             parameters: 0,
-            ..self.clone()
         })
+    }
+
+    /// What it takes of memory, roughly.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let outputs = match &self.projection {
+            Projection::All => 0,
+            Projection::Outputs(outputs) => {
+                outputs.iter().map(|output| size_of::<Output>() + output.name.len() + PATH_BYTES).sum()
+            }
+        };
+        let paths = (self.group_by.len() + self.order.len()) * (size_of::<Order>() + PATH_BYTES);
+        let having = self.having.as_ref().map_or(0, Predicate::memory_bytes);
+        size_of::<Self>() + self.predicate.memory_bytes() + having + outputs + paths
     }
 
     /// Whether it answers with groups instead of documents.

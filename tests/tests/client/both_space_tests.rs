@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use client::{Client, TransactionOptions};
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
-    Order, Path, Placement, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode, WriteOptions,
+    Order, Path, Placement, PreparedQuery, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode,
+    WriteOptions,
 };
 use holdfast::{Condition, ErrorKind, PutOptions};
 
@@ -188,6 +189,24 @@ fn queries_are_answered_and_explained() {
         let rows: Vec<String> = rows.iter().map(|row| row.to_json()).collect();
         assert_eq!(rows, [r#"{"city":"Bonn","n":10}"#, r#"{"city":"Köln","n":30}"#, r#"{"city":"Ulm","n":20}"#]);
         assert_eq!(kind(lines.select("SELECT FROM", &[]).wait()), ErrorKind::Invalid);
+        let query = PreparedQuery::new(sql).unwrap();
+        let of_prepared = |from: i64| lines.select(&query, &[from.into()]).wait().unwrap();
+        assert_eq!(of_prepared(20), lines.select(sql, &[20.into()]).wait().unwrap());
+        assert_eq!(of_prepared(0).iter().map(|row| row.to_json()).collect::<Vec<_>>(), rows);
+        let of_text = lines.select(sql, &[]).wait().unwrap_err();
+        let error = lines.select(&query, &[]).wait().unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (of_text.kind(), of_text.to_string()));
+        let by_city = PreparedQuery::new("city = ?").unwrap();
+        for (city, count) in [("Ulm", 2), ("Jena", 0), ("Bonn", 1)] {
+            let wanted = Wanted::query(&by_city, &[city.into()]).unwrap();
+            assert_eq!(lines.count(&wanted).wait().unwrap(), count, "{city}");
+            assert_eq!(lines.read_many(&wanted, 10).wait().unwrap().len() as u64, count, "{city}");
+        }
+        let mut transaction = client.begin(&Default::default()).wait().unwrap();
+        let within = transaction.select(&lines, &query, &[0.into()]).wait().unwrap();
+        assert_eq!(within.iter().map(|row| row.to_json()).collect::<Vec<_>>(), rows);
+        assert_eq!(kind(transaction.select(&lines, &query, &[]).wait()), ErrorKind::Invalid);
+        transaction.abort().wait().unwrap();
         let others: Vec<_> = (100..900).map(|id| document([("id", id.into()), ("city", "Jena".into())])).collect();
         lines.write_many(&others, &upsert()).wait().unwrap();
         let plans = lines.explain(&Wanted::query("city = 'Ulm'", &[]).unwrap()).wait().unwrap();

@@ -10,6 +10,7 @@ mod embedded;
 mod flow;
 mod handoff;
 mod paced;
+mod prepared;
 mod remote;
 mod restart;
 mod sheet;
@@ -97,6 +98,8 @@ enum Work {
     Changes,
     /// Ranges of an ordered index, and figures over all entries.
     Queries,
+    /// One entry by an indexed query, parsed each time and once, in the process and of a server.
+    Prepared,
     /// Reads from a near cache.
     Near,
     /// From the write of an entry to the return of a take that waited for it.
@@ -196,6 +199,12 @@ pub(crate) fn run(line: &Line) -> Result<()> {
                         }
                     }
                     Work::Flow => flow::measure(line, &mut report, *kept, repetition)?,
+                    Work::Prepared => {
+                        prepared::embedded(line, &mut report, *kept)?;
+                        if *kept == Kept::Written {
+                            prepared::remote(line, &mut report, *kept)?;
+                        }
+                    }
                     _ => line.embedded(*work, &mut report, *kept)?,
                 }
             }
@@ -229,7 +238,9 @@ impl Line {
             Work::Handoff => self.handoff(report, kept),
             Work::Memory => self.memory(report, kept),
             Work::Restart => restart::measure(self, report, kept),
-            Work::Remote | Work::Execute | Work::Notify | Work::Flow => unreachable!("these have servers"),
+            Work::Prepared | Work::Remote | Work::Execute | Work::Notify | Work::Flow => {
+                unreachable!("these have servers")
+            }
         }
     }
 

@@ -5,7 +5,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdfast::space::{self, Change, Document, Entry, Plan, ReadOptions, Usage, Value, Wanted, WriteOptions, Written};
+use holdfast::space::{
+    self, Change, Document, Entry, Plan, ReadOptions, ToQuery, Usage, Value, Wanted, WriteOptions, Written,
+};
 use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown};
 
 use super::{At, Entries, check_cancel, check_changes, check_lock_timeout};
@@ -239,18 +241,23 @@ impl Entries {
         Ok(words.changes(changes).lease(options.lease).durability(options.durability))
     }
 
-    /// Answers a whole query: [`holdfast::space::Entries::select`]. A server gives 10,000 documents at the most.
+    /// Answers a whole query: [`holdfast::space::Entries::select`]. A server gives 10,000 documents at the most. It is sent the text, of a
+    /// [`PreparedQuery`](space::PreparedQuery) too, and remembers what it has parsed.
     ///
     /// # Errors
     /// As there.
-    pub fn select(&self, sql: &str, parameters: &[Value]) -> Call<Vec<Document>> {
+    pub fn select(&self, query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Call<Vec<Document>> {
         match &self.at {
             At::Here(here, entries) => {
-                let (entries, sql, parameters) = (entries.clone(), sql.to_owned(), parameters.to_vec());
-                here.elsewhere(move || entries.select(&sql, &parameters))
+                let query = match query.prepared() {
+                    Ok(query) => query,
+                    Err(error) => return failed(error),
+                };
+                let (entries, parameters) = (entries.clone(), parameters.to_vec());
+                here.elsewhere(move || entries.select(&query, &parameters))
             }
             At::There(there, _) => {
-                there.call_alone(&self.select_words(sql, parameters), Again::May, NO_BLOCK, read::documents)
+                there.call_alone(&self.select_words(query.sql(), parameters), Again::May, NO_BLOCK, read::documents)
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use holdfast::Result;
-use holdfast::space::{Change, Document, Entry, Lease, ReadOptions, Value, Wanted, WriteOptions};
+use holdfast::space::{Change, Document, Entry, Lease, ReadOptions, ToQuery, Value, Wanted, WriteOptions};
 
 use super::{Came, LOCK_TIMEOUT, Patience, Transaction, elsewhere, one};
 use crate::call::Call;
@@ -83,15 +83,23 @@ impl Transaction {
     ///
     /// # Errors
     /// As there.
-    pub fn select(&mut self, entries: &Entries, sql: &str, parameters: &[Value]) -> Call<Vec<Document>> {
+    pub fn select(
+        &mut self,
+        entries: &Entries,
+        query: &(impl ToQuery + ?Sized),
+        parameters: &[Value],
+    ) -> Call<Vec<Document>> {
         let of = match self.of(entries) {
             Ok(of) => of,
             Err(error) => return Call::done(Err(error)),
         };
-        let words = entries.select_words(sql, parameters);
-        let (sql, parameters) = (sql.to_owned(), parameters.to_vec());
+        let words = entries.select_words(query.sql(), parameters);
+        // A server parses it by itself, and what is wrong with it is wrong within the transaction.
+        let query = of.as_ref().map(|_| query.prepared());
+        let parameters = parameters.to_vec();
         let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
-            Ok(Came::Done(of.as_ref().ok_or_else(elsewhere)?.within(transaction).select(&sql, &parameters)?))
+            let query = query.as_ref().ok_or_else(elsewhere)?.as_ref().map_err(Clone::clone)?;
+            Ok(Came::Done(of.as_ref().ok_or_else(elsewhere)?.within(transaction).select(query, &parameters)?))
         };
         self.run(one(here, Ok(words), Duration::ZERO, read::documents))
     }

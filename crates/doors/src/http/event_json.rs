@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Bookmark, Definition, Document, Hears, Listen, ListenName, Notice, NoticeKind, Reason, Storage, Value, Wanted,
+    Bookmark, Document, Entries, Hears, Listen, ListenName, Notice, NoticeKind, Reason, Storage, Value, Wanted,
 };
 
 use super::failure::Failure;
@@ -59,9 +59,9 @@ pub(crate) fn of_query(query: &Query) -> Result<Fields, Failure> {
 }
 
 /// What fields say. Only a body, which may change something, may have a name.
-pub(crate) fn wish(mut fields: Fields, definition: &Definition, bounds: Bounds) -> Result<Wish, Failure> {
+pub(crate) fn wish(mut fields: Fields, entries: &Entries, bounds: Bounds) -> Result<Wish, Failure> {
     let fields = &mut fields;
-    let wanted = space_json::wanted(fields)?;
+    let (wanted, definition) = (space_json::wanted(fields, entries.store())?, entries.definition());
     let limit = space_json::limit(fields, &wanted, bounds.limit_default)?.clamp(1, bounds.limit);
     let wait = fields.number("wait_ms")?.map(Duration::from_millis).unwrap_or_default().min(bounds.wait);
     let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };

@@ -176,7 +176,7 @@ impl Asked<'_> {
         let entries = self.place()?.entries(&self.shared.store)?;
         let bounds =
             Bounds { limit: limits.page_entries_max, limit_default: LIMIT_DEFAULT, wait: limits.take_wait_max };
-        let mut wish = event_json::wish(fields, &entries.definition(), bounds)?;
+        let mut wish = event_json::wish(fields, &entries, bounds)?;
         if wish.run.as_ref().is_some_and(|run| *run != self.shared.options.run) {
             return Err(Failure::new(StatusCode::GONE, ids::NEW_RUN));
         }

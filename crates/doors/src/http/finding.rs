@@ -37,7 +37,7 @@ impl Asked<'_> {
         upload.check_present()?;
         let store = self.shared.store.clone();
         let read = move |text: &[u8]| {
-            let query = space_json::query(text, bounds, is_taking)?;
+            let query = space_json::query(text, (&store, bounds), is_taking)?;
             Ok(Query { wanted: query.wanted.kept(&store)?, ..query })
         };
         self.json(upload, Becomes::Values, read).await

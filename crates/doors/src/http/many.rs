@@ -54,7 +54,7 @@ impl Asked<'_> {
         let store = self.shared.store.clone();
         let read = move |text: &[u8]| {
             let mut fields = Fields::parse(text)?;
-            let wanted = space_json::wanted(&mut fields)?.kept(&store)?;
+            let wanted = space_json::wanted(&mut fields, &store)?.kept(&store)?;
             fields.end()?;
             Ok(wanted)
         };
@@ -81,7 +81,7 @@ impl Asked<'_> {
         let read = move |text: &[u8]| {
             let mut fields = Fields::parse(text)?;
             let is_id = fields.has("id");
-            let wanted = space_json::wanted(&mut fields)?.kept(&store)?;
+            let wanted = space_json::wanted(&mut fields, &store)?.kept(&store)?;
             fields.end()?;
             Ok((wanted, is_id))
         };
@@ -115,7 +115,10 @@ impl Asked<'_> {
         let limit = fields.number("limit")?.map_or(LIMIT_DEFAULT, |it| usize::try_from(it).unwrap_or(usize::MAX));
         let (limit, bytes_max) = (limit.clamp(1, limits.page_entries_max), limits.documents_bytes_max);
         let begins = match fields.text("cursor")? {
-            None => Begins::Now(Box::new(space_json::wanted(&mut fields)?.kept(&self.shared.store)?)),
+            None => {
+                let store = &self.shared.store;
+                Begins::Now(Box::new(space_json::wanted(&mut fields, store)?.kept(store)?))
+            }
             Some(cursor) => {
                 let number = uri::number(cursor.as_bytes());
                 Begins::At(number.ok_or_else(|| Failure::bad("the cursor is none that this server made"))?)

@@ -88,7 +88,7 @@ struct Changes {
 
 fn changes(body: &[u8], store: &Store) -> Result<Changes, Failure> {
     let mut fields = Fields::parse(body)?;
-    let wanted = space_json::wanted(&mut fields)?.kept(store)?;
+    let wanted = space_json::wanted(&mut fields, store)?.kept(store)?;
     let (changes, lease) = (space_json::changes_of(&mut fields)?, fields.lease()?);
     fields.end()?;
     Ok(Changes { wanted, changes, lease })

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::fmt::Write;
 
 use holdfast::series::SeriesStats;
-use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
+use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, QueryCacheStats, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
 use crate::numbers::{ContinuousNumbers, DoorNumbers, DoorTotals, MirrorNumbers, PointTotals, TypeNumbers};
@@ -53,6 +53,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     let continuous = snapshot.shared.options.continuous.as_ref().map(|numbers| numbers());
     continuous_queries(&mut text, continuous.unwrap_or_default());
     spaces(&mut text, &snapshot.types);
+    query_cache(&mut text, snapshot.stats.query_cache);
     let mirrors = snapshot.shared.options.mirrors.as_ref().map(|numbers| numbers());
     self::mirrors(&mut text, &mirrors.unwrap_or_default(), snapshot.stats.watermarks.appended.get());
     doors(&mut text, snapshot);
@@ -219,6 +220,14 @@ fn spaces(text: &mut Text, types: &[TypeNumbers]) {
     for of in limited.into_iter().take(TYPE_SERIES_MAX) {
         text.line("space_limit_bytes", &format!("{{space=\"{}\"}}", escaped(&of.space)), of.space_limit_bytes);
     }
+}
+
+fn query_cache(text: &mut Text, cache: QueryCacheStats) {
+    let help = "Queries of spaces whose text had been parsed before.";
+    text.counter("space_query_cache_hits_total", help, cache.hits);
+    text.counter("space_query_cache_misses_total", "Queries of spaces whose text had to be parsed.", cache.misses);
+    text.gauge("space_query_cache_queries", "Queries of spaces that are remembered as parsed.", cache.queries);
+    text.gauge("space_query_cache_bytes", "Bytes of memory that these take, roughly.", cache.bytes);
 }
 
 /// Names are the users' own, and have no line ends.

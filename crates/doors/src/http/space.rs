@@ -251,7 +251,7 @@ pub(crate) fn query(
 ) -> Result<Rows, Failure> {
     let entries = place.entries(store)?.until(stop);
     if let Some((sql, parameters)) = &query.select {
-        let rows = entries.select_up_to(sql, parameters, query.limit.saturating_add(1))?;
+        let rows = entries.select_up_to(&store.prepared(sql)?, parameters, query.limit.saturating_add(1))?;
         if rows.len() > query.limit {
             return Err(Failure::bad(format!("more than {} rows: say LIMIT in the SQL", query.limit)));
         }

@@ -1,14 +1,14 @@
 //! Types and queries as JSON. docs/reference/http.md describes both for users.
 //!
-//! May use: the facade, `failure`, `fields`. Must not know: routes, the store.
+//! May use: the facade, `failure`, `fields`; of the store only the queries that it has parsed. Must not know: routes.
 
 use std::time::Duration;
 
-use holdfast::Position;
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Placement, Storage, Usage, Value,
     Wanted, WriteMode,
 };
+use holdfast::{Position, Store};
 
 use super::failure::Failure;
 use super::fields::{Fields, path};
@@ -127,12 +127,12 @@ pub(crate) struct Bounds {
 }
 
 /// Which entries fields say: `id`, `template` or `where` with `parameters`, or none of them, and `routing`.
-pub(crate) fn wanted(fields: &mut Fields) -> Result<Wanted, Failure> {
+pub(crate) fn wanted(fields: &mut Fields, store: &Store) -> Result<Wanted, Failure> {
     let parameters = fields.list("parameters")?;
-    wanted_with(fields, &parameters)
+    wanted_with(fields, store, &parameters)
 }
 
-fn wanted_with(fields: &mut Fields, parameters: &[Value]) -> Result<Wanted, Failure> {
+fn wanted_with(fields: &mut Fields, store: &Store, parameters: &[Value]) -> Result<Wanted, Failure> {
     let wanted = match (fields.take_any("id"), fields.take("template"), fields.text("where")?) {
         // Who has no id to send means no other entry.
         (Some(Value::Null), ..) => return Err(Failure::bad("id is null: say which entry, or leave it out for any")),
@@ -140,7 +140,7 @@ fn wanted_with(fields: &mut Fields, parameters: &[Value]) -> Result<Wanted, Fail
         (Some(id), None, None) => Wanted::id(id),
         (None, Some(Value::Map(fields)), None) => Wanted::template(&Document::new(&fields)),
         (None, Some(_), None) => return Err(Failure::bad("template has to be an object")),
-        (None, None, Some(sql)) => Wanted::query(&sql, parameters)?,
+        (None, None, Some(sql)) => Wanted::query(&store.prepared(&sql)?, parameters)?,
         (None, None, None) => Wanted::all(),
         _ => return Err(Failure::bad("of id, template, where and select there is one at the most")),
     };
@@ -158,19 +158,19 @@ pub(crate) fn limit(fields: &mut Fields, wanted: &Wanted, default: usize) -> Res
 }
 
 /// The query that a body says: which entries, or `select` where that is allowed.
-pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Query, Failure> {
+pub(crate) fn query(body: &[u8], (store, bounds): (&Store, Bounds), is_taking: bool) -> Result<Query, Failure> {
     let mut fields = Fields::parse(body)?;
     let select = if is_taking { None } else { fields.text("select")? };
     let parameters = fields.list("parameters")?;
     let wanted = match select {
-        None => wanted_with(&mut fields, &parameters)?,
+        None => wanted_with(&mut fields, store, &parameters)?,
         Some(_) if ["id", "template", "where"].into_iter().any(|name| fields.has(name)) => {
             return Err(Failure::bad("of id, template, where and select there is one at the most"));
         }
         Some(_) if fields.has("limit") => {
             return Err(Failure::bad("of select and limit there is one at the most: LIMIT is said in the SQL"));
         }
-        Some(_) => wanted_with(&mut fields, &[])?,
+        Some(_) => wanted_with(&mut fields, store, &[])?,
     };
     let limit = limit(&mut fields, &wanted, bounds.limit_default)?;
     let is_waiting = ["wait_ms", "if_exists"].into_iter().any(|name| fields.has(name));

@@ -350,3 +350,40 @@ fn a_query_that_takes_too_long_is_ended_and_told_what_to_do() {
     }
     assert_eq!(door.get(&entry("1")).status, 200);
 }
+
+#[test]
+fn a_text_that_was_parsed_before_is_not_parsed_again_and_means_the_same() {
+    let door = declared();
+    for (id, city) in (1..).zip(["Ulm", "Bonn", "Ulm"]) {
+        let body = json!({ "address": { "city": city }, "n": id });
+        assert!(door.put(&entry(&id.to_string()), &[], &body.to_string()).status < 300);
+    }
+    let query = |rest: &str, city: &str| {
+        post(&door, rest, &json!({ "where": "address.city = ?", "parameters": [city] }).to_string())
+    };
+    assert_eq!(query("/count", "Ulm").json(), json!({"count": 2}));
+    assert_eq!(query("/count", "Bonn").json(), json!({"count": 1}));
+    assert_eq!(query("/query", "Ulm").json()["entries"].as_array().map(Vec::len), Some(2));
+    for _ in 0..2 {
+        let body = json!({ "select": "SELECT sum(n) AS s FROM orders WHERE n > ?", "parameters": [1] });
+        assert_eq!(post(&door, "/query", &body.to_string()).json(), json!({"rows": [{"s": 5}]}));
+    }
+    let operation = |city: &str| json!({"count": {"space": "shop", "type": "orders", "where": "address.city = ?", "parameters": [city]}});
+    let body = json!({ "operations": [operation("Ulm"), operation("Bonn")] });
+    assert_eq!(door.send("POST /batch", &[], Some(body.to_string().as_bytes())).status, 200);
+    let wrong = post(&door, "/count", r#"{"where":"address.city = ?"}"#);
+    assert_eq!(
+        (wrong.status, wrong.text().contains("has 1 parameters, 0 were given")),
+        (400, true),
+        "{}",
+        wrong.text()
+    );
+    let metrics = door.get("/metrics");
+    let of = |name: &str| {
+        metrics
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("holdfast_space_query_cache_{name} "))?.parse().ok())
+    };
+    assert_eq!((of("hits_total"), of("misses_total"), of("queries")), (Some(6), Some(2), Some(2)));
+}

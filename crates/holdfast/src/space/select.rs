@@ -6,6 +6,7 @@ use ::space::{Document, GroupLimits, Groups, Plan, Query, Value};
 
 use super::entries::{Entries, Entry};
 use super::memory::Held;
+use super::prepared::ToQuery;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,21 +17,26 @@ const MAKING: u64 = 16;
 
 impl Entries {
     /// Answers a whole query: columns, aggregates, GROUP BY, HAVING, ORDER BY, LIMIT. Partitions are read one after another:
-    /// each as of one instant.
+    /// each as of one instant. The query is a text, or a [`PreparedQuery`](super::PreparedQuery) that need not be parsed.
     ///
     /// # Errors
     /// `Invalid` names what is not understood, and what would be; `Limit` when there are too many groups, or it takes too much memory.
-    pub fn select(&self, sql: &str, parameters: &[Value]) -> Result<Vec<Document>> {
-        self.select_up_to(sql, parameters, usize::MAX)
+    pub fn select(&self, query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Vec<Document>> {
+        self.select_up_to(query, parameters, usize::MAX)
     }
 
     /// As [`Entries::select`], and no more than `max` rows: then the others are not gathered.
     ///
     /// # Errors
     /// As [`Entries::select`].
-    pub fn select_up_to(&self, sql: &str, parameters: &[Value], max: usize) -> Result<Vec<Document>> {
+    pub fn select_up_to(
+        &self,
+        query: &(impl ToQuery + ?Sized),
+        parameters: &[Value],
+        max: usize,
+    ) -> Result<Vec<Document>> {
         self.check()?;
-        let query = self.asked(sql, parameters)?;
+        let query = self.asked(query, parameters)?;
         let wanted = Wanted::of_query(query.clone());
         if query.explain {
             return self.explained(&wanted);
@@ -47,8 +53,8 @@ impl Entries {
     }
 
     /// The query that is meant.
-    pub(super) fn asked(&self, sql: &str, parameters: &[Value]) -> Result<Query> {
-        let query = Query::parse(sql)?.bind(parameters)?;
+    pub(super) fn asked(&self, query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Query> {
+        let query = query.prepared()?.bind(parameters)?;
         if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.kind.definition().name) {
             let text = format!("the query is of the type {name}, not of {}", self.kind.definition().name);
             return Err(Error::new(ErrorKind::Invalid, text));

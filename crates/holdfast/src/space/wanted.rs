@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ::space::{Definition, Document, Filter, MapRef, Projection, Query, Value};
 
 use super::memory::Held;
+use super::prepared::ToQuery;
 use super::route::is_single;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
@@ -76,17 +77,18 @@ impl Wanted {
     }
 
     /// Entries for which the SQL condition is true, such as `price > ? AND tags[*] = 'new' ORDER BY price DESC LIMIT 10`, with
-    /// the values for `?` or `$1` in order.
+    /// the values for `?` or `$1` in order. Of a [`PreparedQuery`](super::PreparedQuery) nothing is parsed any more.
     ///
     /// # Errors
     /// `Invalid` names what is not understood, and what would be.
-    pub fn query(sql: &str, parameters: &[Value]) -> Result<Self> {
-        let query = Query::parse(sql)?.bind(parameters)?;
+    pub fn query(query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Self> {
+        let prepared = query.prepared()?;
+        let query = prepared.bind(parameters)?;
         if query.is_grouped() || query.projection != Projection::All {
             let text = "this operation gives whole entries: leave out columns, aggregates and GROUP BY, or use select";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let by = WantedBy::Query { sql: sql.into(), parameters: parameters.into() };
+        let by = WantedBy::Query { sql: Arc::clone(prepared.text()), parameters: parameters.into() };
         Ok(Self { by, ..Self::of_query(query) })
     }
 

@@ -53,13 +53,13 @@ fn read_all(operations: Vec<Value>, operations_max: usize, store: &Store) -> Res
         return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text).into());
     }
     // One by one: all of them are there before the first happens.
-    let read = |(number, value)| operation(value).and_then(|it| it.kept(store)).map_err(Fault::of(number));
+    let read = |(number, value)| operation(value, store).and_then(|it| it.kept(store)).map_err(Fault::of(number));
     operations.into_iter().enumerate().map(read).collect()
 }
 
 const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, change_all, renew, delete, count, select, clear, put, get, points and acknowledge";
 
-fn operation(value: Value) -> Result<Operation, Failure> {
+fn operation(value: Value, store: &Store) -> Result<Operation, Failure> {
     let (word, value) = Fields::of("an operation", value)?.only().ok_or_else(|| Failure::bad(UNKNOWN))?;
     if word == "points" {
         let Value::List(points) = value else { return Err(Failure::bad("points has to be a list")) };
@@ -68,25 +68,25 @@ fn operation(value: Value) -> Result<Operation, Failure> {
     let mut fields = Fields::of(&word, value)?;
     let operation = match word.as_str() {
         "write" => write(&mut fields)?,
-        "read" => Operation::Read(which(&mut fields, Takes::Conditions)?),
-        "take" => take(&mut fields)?,
-        "change" => change(&mut fields)?,
+        "read" => Operation::Read(which(&mut fields, store, Takes::Conditions)?),
+        "take" => take(&mut fields, store)?,
+        "change" => change(&mut fields, store)?,
         "change_all" => {
-            let which = which(&mut fields, Takes::Nothing)?;
+            let which = which(&mut fields, store, Takes::Nothing)?;
             let (changes, lease) = (space_json::changes_of(&mut fields)?, fields.lease()?);
             Operation::ChangeAll { which, changes, lease }
         }
-        "delete" if fields.has("space") => Operation::Remove(one(&mut fields, &word)?),
+        "delete" if fields.has("space") => Operation::Remove(one(&mut fields, store, &word)?),
         "delete" => Operation::Delete { name: name(&mut fields)?, condition: condition(&mut fields)? },
         "renew" => {
-            Operation::Renew { which: one_of(&mut fields, &word, Takes::Nothing)?, lease: renewed(&mut fields)? }
+            Operation::Renew { which: one_of(&mut fields, store, &word, Takes::Nothing)?, lease: renewed(&mut fields)? }
         }
         "select" => {
             let (place, sql) = (place(&mut fields)?, fields.needed_text("sql")?);
             Operation::Select { place, sql, parameters: fields.list("parameters")? }
         }
-        "count" => Operation::Count(which(&mut fields, Takes::Nothing)?),
-        "clear" => Operation::Clear(which(&mut fields, Takes::Nothing)?),
+        "count" => Operation::Count(which(&mut fields, store, Takes::Nothing)?),
+        "clear" => Operation::Clear(which(&mut fields, store, Takes::Nothing)?),
         "put" => put(&mut fields)?,
         "acknowledge" => {
             let (place, name) = (place(&mut fields)?, fields.needed_text("name")?);
@@ -110,10 +110,10 @@ enum Takes {
     Conditions,
 }
 
-fn which(fields: &mut Fields, takes: Takes) -> Result<Which, Failure> {
+fn which(fields: &mut Fields, store: &Store, takes: Takes) -> Result<Which, Failure> {
     let place = place(fields)?;
     let is_id = fields.has("id");
-    let wanted = space_json::wanted(fields)?;
+    let wanted = space_json::wanted(fields, store)?;
     let (version, is_needed) = match takes {
         Takes::Nothing => (None, false),
         Takes::Conditions => (fields.version("if_version")?, fields.flag("present")?),
@@ -125,15 +125,15 @@ fn which(fields: &mut Fields, takes: Takes) -> Result<Which, Failure> {
 }
 
 /// Which entry, by its id.
-fn one(fields: &mut Fields, word: &str) -> Result<Which, Failure> {
-    one_of(fields, word, Takes::Conditions)
+fn one(fields: &mut Fields, store: &Store, word: &str) -> Result<Which, Failure> {
+    one_of(fields, store, word, Takes::Conditions)
 }
 
-fn one_of(fields: &mut Fields, word: &str, takes: Takes) -> Result<Which, Failure> {
+fn one_of(fields: &mut Fields, store: &Store, word: &str, takes: Takes) -> Result<Which, Failure> {
     if !fields.has("id") {
         return Err(Failure::bad(format!("{word} needs the id of the entry")));
     }
-    which(fields, takes)
+    which(fields, store, takes)
 }
 
 /// The lease of an operation that does nothing else.
@@ -160,14 +160,14 @@ fn previous(fields: &mut Fields) -> Result<Previous, Failure> {
     Ok(if fields.flag("previous")? { Previous::Told } else { Previous::Left })
 }
 
-fn take(fields: &mut Fields) -> Result<Operation, Failure> {
-    let which = which(fields, Takes::Conditions)?;
+fn take(fields: &mut Fields, store: &Store) -> Result<Operation, Failure> {
+    let which = which(fields, store, Takes::Conditions)?;
     let limit = if fields.has("limit") { Some(space_json::limit(fields, &which.wanted, 1)?) } else { None };
     Ok(Operation::Take { which, limit })
 }
 
-fn change(fields: &mut Fields) -> Result<Operation, Failure> {
-    let which = one(fields, "change")?;
+fn change(fields: &mut Fields, store: &Store) -> Result<Operation, Failure> {
+    let which = one(fields, store, "change")?;
     let (changes, lease, previous) = (space_json::changes_of(fields)?, fields.lease()?, previous(fields)?);
     Ok(Operation::Change { which, changes, lease, previous })
 }

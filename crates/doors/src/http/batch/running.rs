@@ -185,7 +185,8 @@ impl Running<'_, '_> {
 
     fn select(&mut self, place: &Place, sql: &str, parameters: &[Value]) -> Result<Answer, Failure> {
         let (entries, most) = (self.entries(place)?, self.bounds.entries);
-        let rows = entries.within(self.transaction).select_up_to(sql, parameters, most.saturating_add(1))?;
+        let query = self.store.prepared(sql)?;
+        let rows = entries.within(self.transaction).select_up_to(&query, parameters, most.saturating_add(1))?;
         if rows.len() > most {
             return Err(Failure::bad(format!("more than {most} rows: say LIMIT in the SQL")));
         }

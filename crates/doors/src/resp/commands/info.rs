@@ -147,6 +147,11 @@ fn stats(call: &Call<'_, '_>, text: &mut String) {
     line(text, "rejected_connections", door.rejected.load(Relaxed));
     line(text, "keyspace_hits", door.total(|counters| &counters.hits));
     line(text, "keyspace_misses", door.total(|counters| &counters.misses));
+    let queries = call.stats().query_cache;
+    line(text, "space_query_cache_hits", queries.hits);
+    line(text, "space_query_cache_misses", queries.misses);
+    line(text, "space_query_cache_queries", queries.queries);
+    line(text, "space_query_cache_bytes", queries.bytes);
     line(text, "total_error_replies", door.total(|counters| &counters.errors));
     line(text, "failed_logins", door.options.users.failed_logins());
     line(text, "evicted_keys", 0);

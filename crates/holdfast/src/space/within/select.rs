@@ -4,6 +4,7 @@
 
 use ::space::{Document, GroupLimits, Groups, Value};
 
+use super::super::prepared::ToQuery;
 use super::super::select::{add, first_of};
 use super::super::wanted::Wanted;
 use super::{ReadLock, Within};
@@ -15,17 +16,22 @@ impl Within<'_> {
     ///
     /// # Errors
     /// As there.
-    pub fn select(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Document>> {
-        self.select_up_to(sql, parameters, usize::MAX)
+    pub fn select(&mut self, query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Vec<Document>> {
+        self.select_up_to(query, parameters, usize::MAX)
     }
 
     /// As [`Within::select`], and no more than `max` rows: then the others are not gathered.
     ///
     /// # Errors
     /// As [`Within::select`].
-    pub fn select_up_to(&mut self, sql: &str, parameters: &[Value], max: usize) -> Result<Vec<Document>> {
+    pub fn select_up_to(
+        &mut self,
+        query: &(impl ToQuery + ?Sized),
+        parameters: &[Value],
+        max: usize,
+    ) -> Result<Vec<Document>> {
         self.begin()?;
-        let query = self.entries.asked(sql, parameters)?;
+        let query = self.entries.asked(query, parameters)?;
         let wanted = Wanted::of_query(query.clone());
         if query.explain {
             return self.entries.explained(&wanted);

@@ -102,14 +102,15 @@ fn try_select(call: &mut Call<'_, '_>) -> Answer {
     if call.in_exec {
         return within::run(call, Begins::Elsewhere, (For::Lock, None), move |transaction, reply, _| {
             let _kept = &kept;
-            let documents = entries.within(transaction).select_up_to(&sql, &parameters, most + 1)?;
+            let query = entries.store().prepared(&sql)?;
+            let documents = entries.within(transaction).select_up_to(&query, &parameters, most + 1)?;
             write_documents(reply, &documents, most)?;
             Ok(Came::Done)
         });
     }
     call.defer_reading(move |reply| {
         let _kept = &kept;
-        let documents = entries.select_up_to(&sql, &parameters, most + 1)?;
+        let documents = entries.select_up_to(&entries.store().prepared(&sql)?, &parameters, most + 1)?;
         write_documents(reply, &documents, most)?;
         Ok(Need::NOTHING)
     });

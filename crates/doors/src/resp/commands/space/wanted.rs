@@ -67,7 +67,7 @@ pub(crate) fn chosen(call: &mut Call<'_, '_>, at: usize) -> Result<Chosen, Fail>
         let sql = std::str::from_utf8(argument).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?;
         call.session.effort.add(regexes_in(argument) as u64 * REGEX_BYTES, Use::Look)?;
         let (parameters, next) = parameters(args, at + 2)?;
-        Ok(one(Wanted::query(sql, &parameters)?.kept(store)?, next))
+        Ok(one(Wanted::query(&store.prepared(sql)?, &parameters)?.kept(store)?, next))
     } else {
         Err("ERR say which entries: ID, TEMPLATE, WHERE or ANY".into())
     }
