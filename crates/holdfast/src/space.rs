@@ -48,7 +48,7 @@ pub use many::Iteration;
 pub use memory::Held;
 pub use named::{KnownListener, ListenName};
 pub use near::{NearCounts, NearTable};
-pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
+pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind, NoticePage, PageLimit};
 pub use prepared::{PreparedQuery, ToQuery};
 pub use read::{ReadOptions, Taking};
 pub use space_limit::SpaceUsage;

@@ -51,7 +51,7 @@ impl Stream {
     /// Goes on behind what was read.
     pub(super) fn begin(reading: Reading, first: Read, place: OwnedSemaphorePermit) -> Self {
         let begin = match first.notices.is_empty() {
-            true => format!("retry: {RETRY_MS}\nid: {}\n\n", first.bookmark()),
+            true => format!("retry: {RETRY_MS}\nid: {}\n\n", first.bookmark),
             false => format!("retry: {RETRY_MS}\n{}", page(&first)),
         };
         let next = Some(next(reading.clone(), first.listener, Instant::now() + SILENCE_MAX));
@@ -82,7 +82,7 @@ fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
         }
         match reading.go_on(listener).await {
             Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {
-                (format!("id: {}\n\n", read.bookmark()), Some(read.listener))
+                (format!("id: {}\n\n", read.bookmark), Some(read.listener))
             }
             Ok(read) => (page(&read), Some(read.listener)),
             Err(failure) => {

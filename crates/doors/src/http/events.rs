@@ -14,7 +14,7 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, Header
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Durability;
-use holdfast::space::{Bookmark, Document, Entries, Listener, Notice};
+use holdfast::space::{Bookmark, Entries, Listener, Notice, NoticePage, PageLimit};
 use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
@@ -46,6 +46,8 @@ const EVENT_STREAM: &str = "text/event-stream";
 pub(super) struct Read {
     pub(super) listener: Listener,
     pub(super) notices: Vec<Notice>,
+    /// Where to go on behind them.
+    pub(super) bookmark: Bookmark,
     /// It ended at a limit, and not where there was no more.
     has_more: bool,
 }
@@ -59,13 +61,6 @@ pub(super) struct Reading {
     pub(super) durability: Durability,
     /// Who listens.
     pub(super) peer: Option<Peer>,
-}
-
-impl Read {
-    /// Where to go on behind what was read.
-    pub(super) fn bookmark(&self) -> Bookmark {
-        self.notices.last().map_or_else(|| self.listener.bookmark(), |notice| notice.bookmark)
-    }
 }
 
 impl Reading {
@@ -117,14 +112,8 @@ impl Reading {
 
 /// The next events up to the limits. Blocks.
 fn gather(mut listener: Listener, limit: usize, bytes_max: usize) -> Result<Read, Failure> {
-    let (mut notices, mut bytes) = (Vec::new(), 0);
-    let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
-    while notices.len() < limit && bytes < bytes_max {
-        let Some(notice) = listener.poll()? else { return Ok(Read { listener, notices, has_more: false }) };
-        bytes += size(&notice.before) + size(&notice.after);
-        notices.push(notice);
-    }
-    Ok(Read { listener, notices, has_more: true })
+    let NoticePage { notices, bookmark, has_more } = listener.page(PageLimit { events: limit, bytes: bytes_max })?;
+    Ok(Read { listener, notices, bookmark, has_more })
 }
 
 /// Rings when a listener is woken: a waker of its own, as that of whoever polls is woken by much else.
@@ -204,7 +193,7 @@ impl Asked<'_> {
             }
             read = reading.go_on(read.listener).await?;
         }
-        let body = event_json::events(&read.notices, read.bookmark(), read.has_more);
+        let body = event_json::events(&read.notices, read.bookmark, read.has_more);
         Ok(self.say_run(say_durability(with_type(JSON, body), reading.durability)))
     }
 

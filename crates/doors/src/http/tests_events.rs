@@ -71,6 +71,10 @@ fn events_are_told_behind_a_bookmark_each_once() {
     );
     let end = rest["bookmark"].as_str().unwrap();
     assert_eq!(door.get(&format!("{ORDERS}/events?from={end}")).json()["events"], json!([]));
+    let conflated =
+        door.get(&format!("{ORDERS}/events?from={}&conflate=true", begin["bookmark"].as_str().unwrap())).json();
+    assert_eq!(kinds(&conflated), [("written", &json!(2)), ("taken", &json!(1))], "each entry once");
+    assert_eq!((&conflated["bookmark"], &conflated["more"]), (&rest["bookmark"], &json!(false)));
     // By what they are, in the parameters and in a body.
     let path = format!("{ORDERS}/events?from=start&hears=taken,updated&where=n+%3E+%3F&parameters=[1]");
     assert_eq!(kinds(&door.get(&path).json()), [("updated", &json!(1)), ("taken", &json!(1))]);

@@ -38,10 +38,61 @@ impl Heard {
         Self { number, event, before, came }
     }
 
+    /// Bytes of its documents.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.event.before, &self.event.after].into_iter().flatten().map(|document| document.as_bytes().len()).sum()
+    }
+
     /// Has it stand for an older one of the same entry too.
     fn stand_for(&mut self, older: Self) {
         self.before = older.before;
         self.came |= older.came && self.event.kind == EventKind::Updated;
+    }
+}
+
+/// Events in their order, of which those of one entry may be made one.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// By a number that goes up.
+    events: BTreeMap<u64, Heard>,
+    pushed: u64,
+    /// The number of the newest event of each entry, by the entry's key, if they are conflated.
+    newest: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Queue {
+    /// Takes away what there is of the same entry: the new event, which has to be added, stands for it. Returns the bytes of what went.
+    pub(crate) fn conflate(&mut self, new: &mut Heard, key: Vec<u8>) -> usize {
+        match self.newest.insert(key, self.pushed).and_then(|number| self.events.remove(&number)) {
+            Some(older) => {
+                let bytes = older.bytes();
+                new.stand_for(older);
+                bytes
+            }
+            None => 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, heard: Heard) {
+        self.events.insert(self.pushed, heard);
+        self.pushed += 1;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Heard> {
+        let (_, heard) = self.events.pop_first()?;
+        if self.events.is_empty() {
+            self.newest.clear();
+        }
+        Some(heard)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.newest.clear();
     }
 }
 
@@ -57,17 +108,13 @@ pub(crate) struct Buffer {
 pub(crate) struct Buffered {
     /// Events up to this position were lost from the buffer, or never in it: the journal has them.
     pub(crate) behind: Option<Position>,
-    /// By a number that goes up.
-    events: BTreeMap<u64, Heard>,
-    pushed: u64,
-    /// The number of the newest event of each entry, by the entry's key, if they are conflated.
-    newest: BTreeMap<Vec<u8>, u64>,
+    queue: Queue,
     waker: Option<std::task::Waker>,
 }
 
 impl Buffer {
     pub(crate) fn new(events_max: usize, conflates: bool) -> Arc<Self> {
-        let state = Buffered { behind: None, events: BTreeMap::new(), pushed: 0, newest: BTreeMap::new(), waker: None };
+        let state = Buffered { behind: None, queue: Queue::default(), waker: None };
         Arc::new(Self { state: Mutex::new(state), signal: Signal::new(), events_max, conflates })
     }
 
@@ -84,13 +131,11 @@ impl Buffer {
             if self.conflates {
                 state.conflate(&mut heard, definition);
             }
-            if state.events.len() >= self.events_max {
+            if state.queue.len() >= self.events_max {
                 state.clear();
                 state.behind = Some(event.position);
             } else {
-                let pushed = state.pushed;
-                state.events.insert(pushed, heard);
-                state.pushed += 1;
+                state.queue.add(heard);
             }
         }
     }
@@ -110,28 +155,21 @@ impl Buffered {
     fn conflate(&mut self, new: &mut Heard, definition: &Definition) {
         let document = new.event.after.as_ref().or(new.event.before.as_ref());
         let key = document.map(|document| definition.entry_key(document.fields())).unwrap_or_default();
-        if let Some(older) = self.newest.insert(key, self.pushed).and_then(|number| self.events.remove(&number)) {
-            new.stand_for(older);
-        }
+        self.queue.conflate(new, key);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Heard> {
-        let (_, heard) = self.events.pop_first()?;
-        if self.events.is_empty() {
-            self.newest.clear();
-        }
-        Some(heard)
+        self.queue.pop()
     }
 
     /// Forgets all that waits.
     pub(crate) fn clear(&mut self) {
-        self.events.clear();
-        self.newest.clear();
+        self.queue.clear();
         self.behind = None;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.queue.events.is_empty()
     }
 
     pub(crate) fn wake_with(&mut self, waker: std::task::Waker) {

@@ -9,6 +9,8 @@
 //!
 //! May use: everything of this folder, `journal`. Must not know: protocols.
 
+mod page;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +27,7 @@ use super::named::ListenName;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
+pub use page::{NoticePage, PageLimit};
 
 /// Events read from the journal at once.
 const READ_EVENTS_MAX: usize = 1024;
@@ -71,7 +74,8 @@ pub struct Listen {
     /// How many events may wait before they are read from the journal instead.
     pub buffer_events: usize,
     /// Of several events of one entry that wait, tell one: how it is now, and what became of it since the first of them. An entry that came
-    /// and was replaced is told as one that came; one that entered and left a query is not told as either.
+    /// and was replaced is told as one that came; one that entered and left a query is not told as either. [`Listener::page`] does so
+    /// whether they wait in memory or in the journal; the other ways tell all that they read in the journal.
     pub conflate: bool,
     /// A name by which the store knows where it stands. It goes on behind what was acknowledged by that name, see
     /// [`Entries::acknowledge`]; `from` has it stand elsewhere, and a new one begins now.
@@ -187,6 +191,8 @@ pub struct Listener {
     held: Position,
     /// The journal is kept from here, if it stands behind.
     keeps: Option<Position>,
+    /// What went wrong behind the last page.
+    failed: Option<Error>,
 }
 
 impl Entries {
@@ -240,7 +246,8 @@ impl Entries {
             None => Source::Live,
         };
         let (entries, ready) = (self.clone(), VecDeque::new());
-        let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held, keeps: None };
+        let listener =
+            Listener { entries, wanted, listen, buffer, source, ready, bookmark, held, keeps: None, failed: None };
         let floor = inner.feed_floor();
         if listener
             .listen
@@ -374,6 +381,12 @@ impl Listener {
         self.entries.is_durable()
     }
 
+    /// Whether the journal tells no more than what entries are, and the ids of those that go.
+    fn is_short(&self) -> bool {
+        let definition = self.entries.kind.definition();
+        definition.storage == Storage::Durable && !definition.history
+    }
+
     /// Gets more events, from wherever they come now. False when there are none.
     fn fill(&mut self) -> Result<bool> {
         self.entries.check()?;
@@ -494,8 +507,7 @@ impl Listener {
     fn notice(&self, heard: Heard) -> Option<Notice> {
         let definition = self.entries.kind.definition();
         let bookmark = Bookmark::behind(&heard);
-        let is_short = definition.storage == Storage::Durable && !definition.history;
-        let heard = if is_short { as_journaled(heard, &definition.id) } else { heard };
+        let heard = if self.is_short() { as_journaled(heard, &definition.id) } else { heard };
         let Heard { event, before: first, came, .. } = heard;
         let matches = |document: &Option<Document>| {
             document.as_ref().is_some_and(|document| self.wanted.matches(&definition, document.fields()))
@@ -507,13 +519,15 @@ impl Listener {
             _ if hears.left && was && !after => NoticeKind::Left,
             EventKind::Written | EventKind::Updated if hears.written && after && came => NoticeKind::Written,
             EventKind::Updated if hears.updated && (after || was) => NoticeKind::Updated,
+            // It went in between.
+            EventKind::Written if hears.updated && was => NoticeKind::Updated,
             // The journal of a type without history tells so of all that are written, and a listener is a view of the journal.
             EventKind::Updated if hears.written && after && !self.entries.kind.definition().history => {
                 NoticeKind::Written
             }
-            EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
+            EventKind::Removed(Reason::Expired) if hears.expired && (before || was) => NoticeKind::Expired,
             EventKind::Removed(Reason::Expired) => return None,
-            EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,
+            EventKind::Removed(_) if hears.taken && (before || was) => NoticeKind::Taken,
             _ => return None,
         };
         let (removed, before) = match event.kind {

@@ -13,7 +13,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use holdfast::space::{
-    Bookmark, Document, Entries, Hears, Listen, ListenName, Listener, Notice, NoticeKind, Reason, Storage, Wanted,
+    Bookmark, Document, Entries, Hears, Listen, ListenName, Listener, Notice, NoticeKind, NoticePage, PageLimit,
+    Reason, Storage, Wanted,
 };
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -281,9 +282,12 @@ impl Listening {
             if !self.wait(&read.listener, until).await {
                 break;
             }
-            page.read_at_once(&mut read, self.count)?;
-            if !read.notices.is_empty() {
-                break;
+            // A page in which each entry is told once is made as a whole.
+            if !self.listen.conflate {
+                page.read_at_once(&mut read, self.count)?;
+                if !read.notices.is_empty() {
+                    break;
+                }
             }
             let (listener, count) = (read.listener, self.count);
             read = self.elsewhere.run(move || page.read(listener, count)).await?;
@@ -328,6 +332,8 @@ fn reason_name(reason: Reason) -> &'static str {
 struct Read {
     listener: Listener,
     notices: Vec<Notice>,
+    /// Where to go on behind them.
+    bookmark: Bookmark,
     /// It ended at a limit, and not where there was no more.
     has_more: bool,
 }
@@ -343,36 +349,28 @@ impl Read {
 impl Page {
     /// The next events. Blocks.
     fn read(&self, mut listener: Listener, count: usize) -> Result<Read, Fail> {
-        let (notices, has_more) = self.gather(count, || listener.poll())?;
-        Ok(Read { listener, notices, has_more })
+        let NoticePage { notices, bookmark, has_more } =
+            listener.page(PageLimit { events: count, bytes: self.events_bytes_max })?;
+        Ok(Read { listener, notices, bookmark, has_more })
     }
 
     /// Those of them that are in memory.
     fn read_at_once(&self, read: &mut Read, count: usize) -> Result<(), Fail> {
-        read.notices = self.gather(count.min(AT_ONCE_MAX), || read.listener.poll_shown())?.0;
-        read.has_more = read.listener.may_have_more();
-        Ok(())
-    }
-
-    /// Events up to the limits, and whether it was one of those that ended them.
-    fn gather(
-        &self,
-        count: usize,
-        mut next: impl FnMut() -> holdfast::Result<Option<Notice>>,
-    ) -> Result<(Vec<Notice>, bool), Fail> {
         let (mut notices, mut bytes) = (Vec::new(), 0);
-        while notices.len() < count && bytes < self.events_bytes_max {
-            let Some(notice) = next()? else { return Ok((notices, false)) };
+        while notices.len() < count.min(AT_ONCE_MAX) && bytes < self.events_bytes_max {
+            let Some(notice) = read.listener.poll_shown()? else { break };
             let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
             bytes += size(&notice.before) + size(&notice.after);
             notices.push(notice);
         }
-        Ok((notices, true))
+        read.bookmark = notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
+        read.notices = notices;
+        read.has_more = read.listener.may_have_more();
+        Ok(())
     }
 
     fn answer(&self, entries: &Entries, read: &Read) -> Worked {
-        let mut reply = Reply::of_form(self.form, self.output_bytes_max);
-        let bookmark = read.notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
+        let (mut reply, bookmark) = (Reply::of_form(self.form, self.output_bytes_max), read.bookmark);
         reply.array(if self.details { 3 } else { 2 });
         reply.text(&bookmark.to_string());
         reply.array(read.notices.len());
