@@ -5,6 +5,8 @@
 //!
 //! May use: `entries`, `kv`, `series`, the facade. Must not know: sockets.
 
+mod many;
+
 use std::any::Any;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -175,29 +177,6 @@ impl Batch {
     /// Takes the entry with this id and this version; the batch fails with `Conflict` if it has another, or is gone.
     pub fn take_version(&mut self, entries: &Entries, wanted: &Wanted, version: Position) -> Made<Option<Entry>> {
         self.get(entries, wanted, Taking::Take, Some(version))
-    }
-
-    /// Takes up to so many entries; on a server 10,000 at the most.
-    pub fn take_many(&mut self, entries: &Entries, wanted: &Wanted, max: usize) -> Made<Vec<Entry>> {
-        let here = self.of(entries);
-        let (of_run, durability) = (wanted.clone(), self.durability);
-        let max = wanted.limit().map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
-        let run = move |within: &mut Within<'_, '_>| {
-            let entries = here.ok_or_else(elsewhere)?;
-            let mut within = entries.within(within.joined);
-            let mut taken = Vec::new();
-            while taken.len() < max
-                && let Some(entry) = within.take(&of_run, &ReadOptions::default())?
-            {
-                taken.push(entry);
-            }
-            Ok(now(taken))
-        };
-        let words = || {
-            let words = entries.words("SPACE.MTAKE").wanted(wanted)?.and("COUNT");
-            Ok(words.and(max.min(i64::MAX as usize).to_string()).durability(durability))
-        };
-        self.step(run, words, read::entries)
     }
 
     fn get(

@@ -11,7 +11,7 @@ use crate::kv::Kv;
 use crate::remote::{ConnectOptions, Remote};
 use crate::scripts::Scripts;
 use crate::series::Series;
-use crate::space::Space;
+use crate::space::{self, Space};
 use crate::transaction::{Transaction, TransactionOptions};
 
 /// Where a client's calls go.
@@ -84,6 +84,14 @@ impl Client {
     #[must_use]
     pub fn space(&self, name: &str) -> Space {
         Space::new(self.place.clone(), name)
+    }
+
+    /// The names of all spaces in which types are declared, in order; on a server of those that the user may read.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn spaces(&self) -> Call<Vec<String>> {
+        space::names(&self.place)
     }
 
     /// Objects by bucket and key.

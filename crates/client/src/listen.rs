@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
-use holdfast::space::{self, Bookmark, Listen, ListenName, Notice, Wanted};
+use holdfast::space::{self, Bookmark, KnownListener, Listen, ListenName, Notice, Wanted};
 use holdfast::{Error, ErrorKind, Result};
 
 use crate::call::{Call, How, Step};
@@ -117,6 +117,44 @@ impl Entries {
 
     pub(crate) fn acknowledge_words(&self, name: &str, bookmark: Bookmark) -> Words {
         self.words("SPACE.ACK").and(name).and(bookmark.to_string())
+    }
+
+    /// The listeners of the type that are known by name, in order: [`holdfast::space::Entries::known_listeners`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn known_listeners(&self) -> Call<Vec<KnownListener>> {
+        match &self.at {
+            At::Here(here, entries) => {
+                let entries = entries.clone();
+                here.elsewhere(move || entries.known_listeners())
+            }
+            At::There(there, _) => {
+                let words = self.words("SPACE.LISTENERS");
+                there.call_alone(&words, Again::May, Some(Duration::ZERO), |reply| {
+                    reply.list()?.iter().map(read::known_listener).collect()
+                })
+            }
+        }
+    }
+
+    /// Forgets a listener by name, and lets go of the journal that is held for it: [`holdfast::space::Entries::forget_listener`]. False if
+    /// there is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forget_listener(&self, name: &str) -> Call<bool> {
+        match &self.at {
+            At::Here(here, entries) => {
+                let (entries, name) = (entries.clone(), name.to_owned());
+                here.elsewhere(move || entries.forget_listener(&name))
+            }
+            At::There(there, _) => {
+                let words = self.words("SPACE.UNLISTEN").and(name);
+                // Somebody may have begun anew with the name meanwhile.
+                there.call_alone(&words, Again::MustNot, Some(Duration::ZERO), |reply| Ok(reply.unsigned()? != 0))
+            }
+        }
     }
 
     /// The beginning of SPACE.LISTEN.

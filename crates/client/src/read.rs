@@ -3,8 +3,8 @@
 //! May use: `remote`, the facade. Must not know: stores, sockets, commands.
 
 use holdfast::space::{
-    AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, Notice, NoticeKind, Order,
-    Path, Placement, Plan, Reason, Storage, Usage, Value, Written,
+    AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, KnownListener, Notice,
+    NoticeKind, Order, Path, Placement, Plan, Reason, Storage, Usage, Value, Written,
 };
 use holdfast::{Error, ErrorKind, Result};
 
@@ -96,6 +96,19 @@ fn notice(reply: Reply) -> Result<Notice> {
     };
     let (after, before) = (some_document(after)?, some_document(before)?);
     Ok(Notice { kind, before, after, removed, bookmark: bookmark.text()?.parse()? })
+}
+
+/// One of SPACE.LISTENERS.
+pub(crate) fn known_listener(reply: &Reply) -> Result<KnownListener> {
+    let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
+    Ok(KnownListener {
+        name: reply.field("name")?.text()?.into_owned(),
+        bookmark: reply.field("bookmark")?.text()?.parse()?,
+        retain_bytes: number("retain")?,
+        behind_bytes: number("behind")?,
+        is_held: number("held")? != 0,
+        is_damaged: number("damaged")? != 0,
+    })
 }
 
 /// What SPACE.INFO says of a type: what it is, what it takes, and how many wait.

@@ -2,6 +2,7 @@
 //!
 //! May use: `client`, `entries`, `words`, `read`. Must not know: sockets.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast::space::{Definition, SpaceUsage};
@@ -157,6 +158,22 @@ impl Space {
                 there.call(&words, Again::May, move |reply| reply.list()?.into_iter().map(name).collect())
             }
         }
+    }
+}
+
+/// The names of all spaces, in order.
+pub(crate) fn names(place: &Place) -> Call<Vec<String>> {
+    match place {
+        Place::Here(here) => Call::done(Ok(here.store().spaces())),
+        Place::There(there) => there.call(&Words::new("SPACE.TYPES"), Again::May, |reply| {
+            let name = |reply: Reply| {
+                let [space, _] = reply.items()?;
+                Ok(space.text()?.into_owned())
+            };
+            // A space is told with each of its types.
+            let names: BTreeSet<String> = reply.list()?.into_iter().map(name).collect::<Result<_>>()?;
+            Ok(names.into_iter().collect())
+        }),
     }
 }
 

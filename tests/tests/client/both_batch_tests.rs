@@ -1,8 +1,10 @@
 //! Batches over spaces, keys and series, in the process and on a server.
 
-use client::{Point, SeriesName};
+use std::time::Duration;
+
+use client::{Point, SeriesName, TransactionOptions};
 use holdfast::series::Value as Number;
-use holdfast::space::{Change, Definition, Path, ReadOptions, Storage, Wanted, WriteMode, WriteOptions};
+use holdfast::space::{Change, Definition, Lease, Path, ReadOptions, Storage, Wanted, WriteMode, WriteOptions};
 use holdfast::{Condition, Durability, ErrorKind, PutOptions};
 
 use crate::scene::{both, declare, number, order, orders, upsert};
@@ -121,5 +123,88 @@ fn many_are_taken_in_a_batch_or_none() {
             }
             assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), left);
         }
+    });
+}
+
+#[test]
+fn many_are_read_changed_selected_renewed_and_cleared_in_a_batch() {
+    both(|client| {
+        let orders = orders(client);
+        for id in 0..6 {
+            orders.write(&order(id, 10 * id), &upsert()).wait().unwrap();
+        }
+        let small = Wanted::query("total < ?", &[25.into()]).unwrap();
+        let more = [Change::Increment { path: Path::parse("total").unwrap(), by: 1.into() }];
+        let mut batch = client.batch();
+        let _ = batch.write(&orders, &order(6, 60), &upsert());
+        let changed = batch.change_many(&orders, &small, &more, &upsert());
+        let read = batch.read_many(&orders, &small, 2);
+        let all = batch.read_many(&orders, &Wanted::all(), usize::MAX);
+        let none = batch.read_many(&orders, &Wanted::all(), 0);
+        let sum = batch.select(&orders, "SELECT SUM(total) AS sum FROM orders WHERE total > ?", &[(-1).into()]);
+        let renewed = batch.renew(&orders, &Wanted::id(1), Lease::For(Duration::from_secs(3600)));
+        let absent = batch.renew(&orders, &Wanted::id(77), Lease::Forever);
+        let cleared = batch.clear(&orders, &Wanted::query("total > 35", &[]).unwrap());
+        let left = batch.count(&orders, &Wanted::all());
+        let mut done = batch.commit().wait().unwrap();
+        let position = done.position;
+        assert_eq!(done.take(changed).unwrap(), 3);
+        assert_eq!(done.take(read).unwrap().len(), 2);
+        assert_eq!(done.take(all).unwrap().len(), 7);
+        assert_eq!(done.take(none).unwrap(), []);
+        // 1, 11, 21, 30, 40, 50, 60.
+        assert_eq!(number(&done.take(sum).unwrap()[0], "sum"), 213);
+        assert!(done.take(renewed).unwrap());
+        assert!(!done.take(absent).unwrap());
+        assert_eq!(done.take(cleared).unwrap(), 3);
+        assert_eq!(done.take(left).unwrap(), 4);
+        let one = orders.read(&Wanted::id(1), &ReadOptions::default()).wait().unwrap().unwrap();
+        assert_eq!((number(&one.document, "total"), one.version), (11, position));
+        assert!(one.expires_ms.is_some(), "its lease ends in an hour");
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 4);
+    });
+}
+
+#[test]
+fn what_cannot_be_done_to_many_undoes_the_batch() {
+    both(|client| {
+        let orders = orders(client);
+        for id in 0..3 {
+            orders.write(&order(id, id), &upsert()).wait().unwrap();
+        }
+        let version = orders.read(&Wanted::id(0), &ReadOptions::default()).wait().unwrap().unwrap().version;
+        let more = [Change::Increment { path: Path::parse("total").unwrap(), by: 1.into() }];
+        let with_version = WriteOptions { version: Some(version), ..upsert() };
+        let mut holder = client.begin(&TransactionOptions::default()).wait().unwrap();
+        assert!(holder.take(&orders, &Wanted::id(2), &ReadOptions::default()).wait().unwrap().is_some());
+        type Spoil<'s> = &'s dyn Fn(&mut client::Batch);
+        let spoils: [(Spoil<'_>, ErrorKind); 7] = [
+            (&|batch| _ = batch.change_many(&orders, &Wanted::all(), &[], &upsert()), ErrorKind::Invalid),
+            (&|batch| _ = batch.change_many(&orders, &Wanted::all(), &more, &with_version), ErrorKind::Invalid),
+            (&|batch| _ = batch.change_many(&orders, &Wanted::all(), &more, &upsert()), ErrorKind::Timeout),
+            (&|batch| _ = batch.renew(&orders, &Wanted::id(2), Lease::Forever), ErrorKind::Timeout),
+            (&|batch| _ = batch.renew(&orders, &Wanted::all(), Lease::Forever), ErrorKind::Invalid),
+            (&|batch| _ = batch.select(&orders, "SELECT FROM WHERE", &[]), ErrorKind::Invalid),
+            (
+                &|batch| _ = batch.clear(&orders, &Wanted::query("1 = 1 ORDER BY total", &[]).unwrap()),
+                ErrorKind::Invalid,
+            ),
+        ];
+        for (number, (spoil, kind)) in spoils.into_iter().enumerate() {
+            let mut batch = client.batch();
+            let _ = batch.write(&orders, &order(0, 100), &upsert());
+            spoil(&mut batch);
+            let refused = batch.commit().wait().map(|done| done.position);
+            assert_eq!(refused.map_err(|error| error.kind()), Err(kind), "{number}");
+        }
+        // Those that a transaction has locked are passed over.
+        let mut batch = client.batch();
+        let (read, cleared) = (batch.read_many(&orders, &Wanted::all(), 10), batch.clear(&orders, &Wanted::all()));
+        let mut done = batch.commit().wait().unwrap();
+        let read = done.take(read).unwrap();
+        assert_eq!(read.iter().map(|entry| number(&entry.document, "total")).sum::<i64>(), 1, "nothing was changed");
+        assert_eq!((read.len(), done.take(cleared).unwrap()), (2, 2));
+        holder.abort().wait().unwrap();
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 1);
     });
 }

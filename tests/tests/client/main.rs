@@ -7,6 +7,7 @@ mod both_batch_tests;
 mod both_feed_tests;
 mod both_function_tests;
 mod both_keys_tests;
+mod both_listed_tests;
 mod both_snapshot_tests;
 mod both_space_tests;
 mod both_tests;
