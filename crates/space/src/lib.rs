@@ -35,6 +35,7 @@ mod sql;
 mod sum;
 mod template;
 mod timestamp;
+mod used;
 mod value;
 
 pub use crate::serde::Timestamp;
