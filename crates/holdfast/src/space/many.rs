@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{Change, Document, EVERYBODY, Engine, Found, Place, Plan, Query, Reason, Search, Stored, ValueRef};
+use ::space::{
+    AtLimit, Change, Document, EVERYBODY, Engine, Found, Place, Plan, Query, Reason, Search, Stored, ValueRef,
+};
 use journal::{Log, PartitionId, Position};
 
 use super::commit::What;
@@ -66,13 +68,19 @@ impl Entries {
         let sorts_at = enough.saturating_mul(2).max(SORTED_MIN);
         let watch = self.watch();
         let (mut found, mut position, mut refused) = (Vec::<Stored>::new(), Position::ZERO, None);
+        // Those that are sorted are known when all partitions have been gone through: they are no use.
+        let counts_uses = definition.at_limit == AtLimit::Evict && order.is_none();
+        let mut used = Vec::<Place>::new();
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            let engine = partition.space();
+            let mut engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let mut take = |stored: Stored| {
+            let mut take = |stored: Stored, place: Place| {
                 position = position.max(stored.version);
                 found.push(stored);
+                if counts_uses && found.len() as u64 > skip {
+                    used.push(place);
+                }
                 match order {
                     None if found.len() >= enough => return ControlFlow::Break(()),
                     // Those behind the ones that are wanted need not be kept.
@@ -86,20 +94,23 @@ impl Entries {
                 if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             if let Some(id) = &wanted.id {
-                let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
-                let stored = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms);
-                if let Some(stored) = stored.filter(|it| wanted.matches(&definition, it.document.fields())) {
-                    let _ = take(stored);
+                let place = engine.find_id(self.kind.of, id.scalar());
+                let stored = place.and_then(|place| Some((engine.get(place)?, place)));
+                let stored = stored.filter(|(it, _)| it.expires_ms == 0 || it.expires_ms > now_ms);
+                let stored = stored.filter(|(it, _)| wanted.matches(&definition, it.document.fields()));
+                if let Some((stored, place)) = stored {
+                    let _ = take(stored, place);
                 }
             } else {
                 self.search(&watch, (&engine, wanted, EVERYBODY), &mut |it| {
                     if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
-                        take(it.stored())
+                        take(it.stored(), it.place)
                     } else {
                         ControlFlow::Continue(())
                     }
                 })?;
             }
+            used.drain(..).for_each(|place| engine.touch(place));
             if let Some(refused) = refused {
                 return Err(refused);
             }

@@ -1,7 +1,7 @@
 //! The limit of memory of a whole space.
 
 use holdfast::ErrorKind;
-use holdfast::space::{AtLimit, Lease, Order, SpaceUsage, Storage};
+use holdfast::space::{AtLimit, Lease, Order, Placement, SpaceUsage, Storage};
 
 use super::*;
 
@@ -311,4 +311,44 @@ fn id_of(document: &Document) -> i64 {
         Some(holdfast::space::ValueRef::I64(id)) => id,
         other => panic!("no id: {other:?}"),
     }
+}
+
+/// What is left of four entries, of which one has to go, when something was done with them and the type was declared again.
+fn left_of_four(act: impl Fn(&Entries)) -> Vec<i64> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let at_limit = AtLimit::Evict;
+    let roomy = Definition {
+        placement: Placement::Together,
+        at_limit,
+        memory_bytes_max: 1 << 20,
+        ..Definition::new("s", "cache")
+    };
+    let cache = store.space("s").declare(roomy.clone()).unwrap();
+    for number in [3, 1, 2] {
+        cache.write(&order(number, "x", 0), &upsert()).unwrap();
+    }
+    act(&cache);
+    // Declaring it again forgot the order in which they were used.
+    let memory_bytes_max = cache.usage().bytes;
+    let cache = store.space("s").declare(Definition { memory_bytes_max, ..roomy }).unwrap();
+    cache.write(&order(4, "x", 0), &upsert()).unwrap();
+    let there = |number: &i64| cache.count(&Wanted::id(*number)).unwrap() == 1;
+    (1..5).filter(there).collect()
+}
+
+#[test]
+fn what_was_used_last_stays_when_the_type_is_declared_again() {
+    let query = |sql: &str| Wanted::query(sql, &[]).unwrap();
+    assert_eq!(left_of_four(|_| ()), [1, 2, 4], "that was written first");
+    assert_eq!(left_of_four(|cache| drop(cache.read(&Wanted::id(3), &now()).unwrap())), [2, 3, 4]);
+    // Reading several is a use of each that is shown, and of no other.
+    assert_eq!(left_of_four(|cache| drop(cache.read_many(&Wanted::id(3), 9).unwrap())), [2, 3, 4]);
+    assert_eq!(left_of_four(|cache| drop(cache.read_many(&query("id = 3"), 9).unwrap())), [2, 3, 4]);
+    assert_eq!(left_of_four(|cache| drop(cache.select("SELECT id FROM cache WHERE id = 3", &[]).unwrap())), [2, 3, 4]);
+    assert_eq!(left_of_four(|cache| drop(cache.read_many(&query("id > 3"), 9).unwrap())), [1, 2, 4]);
+    // Whole queries in an order or with figures, and counting, are none.
+    assert_eq!(left_of_four(|cache| drop(cache.read_many(&query("id = 3 ORDER BY id"), 9).unwrap())), [1, 2, 4]);
+    assert_eq!(left_of_four(|cache| drop(cache.select("SELECT MAX(id) AS most FROM cache", &[]).unwrap())), [1, 2, 4]);
+    assert_eq!(left_of_four(|cache| assert_eq!(cache.count(&query("id = 3")).unwrap(), 1)), [1, 2, 4]);
 }
