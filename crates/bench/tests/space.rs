@@ -68,6 +68,7 @@ fn embedded_works_measure_what_they_name() {
     ours(&of("changes"), &["increment of one entry", "entries in batches of 100"]);
     ours(&of("queries"), &["ranges of 100 by an ordered index", "count, sum and max of all", "average of ten groups"]);
     ours(&of("near"), &["near reads, fresh", "near hits, fresh", "near read, 50 ms stale at most p99"]);
+    ours(&of("handoff"), &["hand-off p50", "hand-off p99", "notify p50", "notify p99"]);
     ours(&of("memory"), &["counted beyond the payload"]);
     ours(&of("restart"), &["open after a kill", "open after a clean end"]);
 }
