@@ -152,7 +152,8 @@ impl Coordinator {
     /// or when its owner ends.
     ///
     /// # Errors
-    /// As [`Coordinator::join`], and as [`Decisions::resume`].
+    /// As [`Coordinator::join`]; `Invalid` also when it is not suspended, or another program, or an earlier call of this, has resumed
+    /// it; `Aborted` when it is rolled back; `Unavailable`: it may be resumed, and nobody hold it.
     pub async fn resume(&self, id: &str) -> Result<Transaction> {
         let id = self.shared_id(id)?;
         self.ask(move |decisions| decisions.resume(id, next_resumer())).await?;

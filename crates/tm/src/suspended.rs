@@ -5,13 +5,15 @@
 //!
 //! May use: `transaction`, `drive`, `coordinator`. Must not know: resource managers, where the coordinator is.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use xa::{BranchName, TransactionId};
+use tokio::task::{JoinError, JoinHandle};
+use xa::{BranchName, TransactionId, TwoPhaseOutcome as Outcome};
 
 use crate::coordinator::Coordinator;
+use crate::decisions::{Error, ErrorKind};
 use crate::drive::{Decide, Ended};
 use crate::transaction::{Committed, Failed, QUESTION_PAUSE, decision_of, vote};
 
@@ -33,25 +35,56 @@ pub(crate) struct Signals {
 /// The other ends.
 pub(crate) struct Waiting {
     voted: oneshot::Receiver<()>,
-    finish: oneshot::Sender<()>,
+    finish: Option<oneshot::Sender<()>>,
 }
 
 pub(crate) fn signals() -> (Signals, Waiting) {
     let ((voted, has_voted), (finish, may_finish)) = (oneshot::channel(), oneshot::channel());
-    (Signals { voted, finish: may_finish }, Waiting { voted: has_voted, finish })
+    (Signals { voted, finish: may_finish }, Waiting { voted: has_voted, finish: Some(finish) })
+}
+
+/// Whoever waits until all have voted. If it goes before, the task gives up, because it cannot say so.
+struct Suspending {
+    waiting: Waiting,
+    task: Option<JoinHandle<Ended>>,
+}
+
+impl Drop for Suspending {
+    fn drop(&mut self) {
+        // From here on it cannot be said.
+        self.waiting.voted.close();
+        if let Some(task) = self.task.take()
+            && self.waiting.voted.try_recv().is_ok()
+        {
+            // It was said, and not heard: as dropping what would have been returned.
+            task.abort();
+        }
+    }
 }
 
 impl Waiting {
     /// Once all branches have voted.
     pub(crate) async fn voted(self, id: TransactionId, task: JoinHandle<Ended>) -> Result<Suspended, Failed> {
-        let mut suspended = Suspended { id, finish: Some(self.finish), task };
-        match self.voted.await {
-            Ok(()) => Ok(suspended),
-            Err(_) => match suspended.ended().await.committed() {
-                Ok(_) => unreachable!("nothing is committed before all have voted"),
-                Err(failed) => Err(failed),
-            },
+        let mut suspending = Suspending { waiting: self, task: Some(task) };
+        let voted = (&mut suspending.waiting.voted).await.is_ok();
+        let (finish, task) =
+            (suspending.waiting.finish.take(), suspending.task.take().expect("it is taken here alone"));
+        if voted {
+            return Ok(Suspended { id, finish, task });
         }
+        let ended = ended(task).await;
+        match ended.outcome {
+            // The answer to the last vote was lost, and another program has decided meanwhile.
+            Outcome::Committed => Ok(Suspended { id, finish: None, task: tokio::spawn(std::future::ready(ended)) }),
+            _ => ended.committed().map(|_| unreachable!("it is not committed")),
+        }
+    }
+}
+
+async fn ended(task: impl Future<Output = Result<Ended, JoinError>>) -> Ended {
+    match task.await {
+        Ok(ended) => ended,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
@@ -77,16 +110,9 @@ impl Suspended {
             // It is not there when nothing has to be decided.
             let _ = finish.send(());
         }
-        match tokio::time::timeout(patience, self.ended()).await {
+        match tokio::time::timeout(patience, ended(&mut self.task)).await {
             Ok(ended) => ended.committed().map(Some),
             Err(_) => Ok(None),
-        }
-    }
-
-    async fn ended(&mut self) -> Ended {
-        match (&mut self.task).await {
-            Ok(ended) => ended,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 }
@@ -103,13 +129,16 @@ pub(crate) fn decide(coordinator: Coordinator, id: TransactionId, all: Vec<Branc
     let deciding = async move |prepared: Vec<BranchName>| {
         let changes_nothing = prepared.is_empty();
         coordinator.ask(move |decisions| vote(decisions, id, &all, &prepared)).await?;
-        // Who waits for it has gone when it cannot be sent; then nobody finishes it either.
-        let _ = signals.voted.send(());
+        if signals.voted.send(()).is_err() {
+            let text = "the program gave it up while it suspended it".to_owned();
+            return Err(Error { kind: ErrorKind::Aborted, text });
+        }
         if changes_nothing {
             // What is decided does not concern this part, and nobody would remember it for it.
             return Ok(());
         }
         if signals.finish.await.is_err() {
+            // Nobody finishes it, and this task is about to be ended.
             return std::future::pending().await;
         }
         let [mut pause, longest] = QUESTION_PAUSE;

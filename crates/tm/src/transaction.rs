@@ -195,10 +195,12 @@ impl Transaction {
     /// As [`Self::commit`], with a transaction of the coordinator's own engines on a server: keys, entries and points, in the one batch
     /// in which the decision is written. `decide` is called once all branches are prepared, with the id and their names: it notes
     /// the decision in that transaction and commits it, as `Transaction::decide` and `Transaction::commit` of the client library
-    /// do. It is dropped when it does not come to that, and so is rolled back what it holds.
+    /// do. It is dropped when it does not come to that, and so is rolled back what it holds. Without a name no branch had to be
+    /// prepared, and there is nothing to note: it commits what it holds all the same.
     ///
     /// # Errors
-    /// As [`Self::commit`]. Of a shared transaction, and where [`Self::kv`] was used too, all is rolled back.
+    /// As [`Self::commit`]; `Unknown` also when no branch had to be prepared and the answer was lost: by reading the data it is
+    /// known. Of a shared transaction, and where [`Self::kv`] was used too, all is rolled back.
     pub async fn commit_with<F>(
         mut self,
         decide: impl FnOnce(TransactionId, Vec<BranchName>) -> F + Send + 'static,
@@ -214,8 +216,15 @@ impl Transaction {
         }
         let id = self.id;
         let decide: WaitForDecision = Box::new(move |prepared| {
-            let deciding = decide(id, prepared);
-            Box::pin(async move { deciding.await.map_err(of_batch) })
+            let is_decision = !prepared.is_empty();
+            // A task of its own: if it panics, prepared branches are not left to themselves.
+            let deciding = tokio::spawn(async move { decide(id, prepared).await });
+            Box::pin(async move {
+                match deciding.await {
+                    Ok(decided) => decided.map_err(|error| of_batch_elsewhere(error, is_decision)),
+                    Err(error) => Err(Error { kind: ErrorKind::Unknown, text: format!("deciding panicked: {error}") }),
+                }
+            })
         });
         self.end(Ending::CommitWith(decide)).await.committed()
     }
@@ -254,7 +263,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Failed`]: it is rolled back, because a branch could not be prepared, the transaction was not begun as a shared one, or it is
-    /// too late. `Unknown` when the coordinator could not be asked: the branches will end alike.
+    /// too late. `Unknown` when the coordinator could not be asked: the branches will end alike. A future that is dropped before it
+    /// has answered rolls it back, unless all branches had voted.
     pub async fn suspend(mut self) -> std::result::Result<Suspended, Failed> {
         let id = self.id;
         let told = if self.role == Role::Superior && id.shared {
@@ -370,11 +380,11 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
         (Ending::Prepare(patience), _) => {
             let (waiting, all) = (coordinator.clone(), names.clone());
             let decide = Decide::call(move |prepared| wait_for_decision(&waiting, id, (&all, prepared), patience));
-            (TwoPhase::commit(&orders, OtherWork::Local), decide)
+            (TwoPhase::commit(&orders, OtherWork::Elsewhere), decide)
         }
         (Ending::Suspend(signals), _) => {
             let decide = suspended::decide(coordinator.clone(), id, names.clone(), signals);
-            (TwoPhase::commit(&orders, OtherWork::Local), decide)
+            (TwoPhase::commit(&orders, OtherWork::Elsewhere), decide)
         }
     };
     let waits = is_part || deciding.is_some();
@@ -408,6 +418,14 @@ fn decide_locally(
         local.decide(id, prepared);
     }
     local.commit(durability).map(drop).map_err(of_batch)
+}
+
+/// Why a batch failed that the program sent, perhaps more than once: only the coordinator knows whether it was decided, if it was.
+fn of_batch_elsewhere(error: holdfast::Error, is_decision: bool) -> Error {
+    match of_batch(error) {
+        error if is_decision && error.kind != ErrorKind::Aborted => Error { kind: ErrorKind::Unknown, ..error },
+        error => error,
+    }
 }
 
 /// Why a batch with a decision failed.

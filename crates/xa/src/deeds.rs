@@ -43,6 +43,11 @@ impl Table {
             }
         }
         self.check_branches(abort.deeds.len())?;
+        // Nothing but a person lets go of them: they must not take the room that transactions need.
+        let max = (self.limits.xa_transactions_max / 2).max(1);
+        if known == 0 && self.counters.heuristic >= max as u64 {
+            return Err(TableError::Limit { what: "transactions with a branch that decided by itself", max });
+        }
         let outcome = Outcome::Aborted(reason);
         match settled {
             Some((_, needs)) if abort.deeds.len() == known => Ok(Plan::nothing(outcome, needs)),

@@ -118,11 +118,16 @@ fn deeds_of_what_nobody_may_roll_back_are_refused() {
     let many: Vec<Deed> = (0..=max).map(|number| deed(u8::try_from(number).unwrap(), Heuristic::Commit)).collect();
     let refusal = held.table.note_deeds(mine, &many, at(0)).map(|_| ()).unwrap_err();
     assert_eq!(refusal, TableError::Limit { what: "branches of a transaction", max });
-    for sequence in 0..u64::try_from(held.limits.xa_transactions_max).unwrap() {
+    let most = held.limits.xa_transactions_max / 2;
+    for sequence in 0..u64::try_from(most).unwrap() {
         held.note(id(owner, sequence, 0, false), &deeds, at(0));
     }
     let refusal = held.table.note_deeds(id(owner, 999, 0, false), &deeds, at(0)).map(|_| ()).unwrap_err();
-    assert!(matches!(refusal, TableError::Limit { what: "transactions", .. }));
+    let what = "transactions with a branch that decided by itself";
+    assert_eq!(refusal, TableError::Limit { what, max: most });
+    // Others have room.
+    let plan = held.table.commit(id(owner, 1000, 0, false), &[name(1)], Patience::Over, at(0)).unwrap();
+    assert_eq!(held.write(plan), Commit::Decided);
     // Of one that is known there is room.
     held.note(id(owner, 1, 0, false), &[deed(2, Heuristic::Commit)], at(0));
     held.check();

@@ -536,7 +536,7 @@ impl Table {
         self.owners.release(owner, now.time);
     }
 
-    /// Ends an owner: what it has not decided will never be committed.
+    /// Ends an owner: what it has not decided will never be committed, but what was suspended and has a deadline.
     ///
     /// # Errors
     /// `NoSuchOwner`.

@@ -38,6 +38,8 @@ pub enum OtherWork {
     Local,
     /// Branches of other programs: the coordinator hears of an abort, too.
     Shared,
+    /// Branches of other programs, one of which decides: here that is waited for.
+    Elsewhere,
 }
 
 /// A call to be made now. Those that are given out together may run in parallel.
@@ -348,6 +350,13 @@ impl TwoPhase {
                 }
                 _ => self.hand_over(),
             },
+            // The batch may have happened, and no coordinator knows of it, because no branch had to learn that.
+            (Stage::Deciding, TwoPhaseDecision::Unknown)
+                if self.other == OtherWork::Local && self.with_state(State::Prepared).is_empty() =>
+            {
+                self.leave_in_doubt();
+                self.stage = Stage::Over;
+            }
             (Stage::Deciding, TwoPhaseDecision::Unknown) => {
                 self.stage = Stage::InDoubt;
                 if !self.with_state(State::Prepared).is_empty() {

@@ -155,6 +155,9 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]
     if !refused {
         coordinator = format!("d{prepared:?}");
         decision = decisions[0];
+        if decision == TwoPhaseDecision::Unknown && other == OtherWork::Local && prepared.is_empty() {
+            return Seen { branches, coordinator, outcome: TwoPhaseOutcome::Unknown };
+        }
         if decision == TwoPhaseDecision::Unknown {
             coordinator.push('a');
             decision = decisions[1];
@@ -254,7 +257,7 @@ const DECISIONS: [&[TwoPhaseDecision]; 5] = [
 
 #[test]
 fn one_branch_and_other_work_whatever_anybody_answers() {
-    for other in [OtherWork::Local, OtherWork::Shared] {
+    for other in [OtherWork::Local, OtherWork::Shared, OtherWork::Elsewhere] {
         for decisions in DECISIONS {
             for first in XaCode::ALL {
                 for second in XaCode::ALL {
@@ -278,7 +281,7 @@ fn two_branches_whatever_anybody_answers() {
             // Who is not asked again answers nothing else; nobody decides after a refusal.
             let late = votes.map(|vote| if "YN".contains(vote) { all } else { any });
             for decisions in if refused { &DECISIONS[..1] } else { &DECISIONS[..] } {
-                for other in [OtherWork::Nothing, OtherWork::Local, OtherWork::Shared] {
+                for other in [OtherWork::Nothing, OtherWork::Local, OtherWork::Shared, OtherWork::Elsewhere] {
                     for (one, two) in late[0].iter().flat_map(|one| late[1].iter().map(move |two| (*one, *two))) {
                         let scripts = [
                             Script { first, commit: one, rollback: one },
@@ -412,6 +415,24 @@ fn nothing_at_all_and_local_work_alone() {
     assert_eq!(local.next_calls(), [Call::Decide(vec![])]);
     local.decide(TwoPhaseDecision::Committed);
     assert_eq!((local.next_calls(), local.outcome()), (vec![], Some(TwoPhaseOutcome::Committed)));
+}
+
+/// The coordinator was told of an abort then, knew of nothing else, and what had happened was called rolled back.
+#[test]
+fn local_work_alone_whose_answer_was_lost_is_not_known() {
+    for answers in [&[][..], &[XaCode::ReadOnly]] {
+        let mut local = TwoPhase::commit(&vec![0; answers.len()], OtherWork::Local);
+        let calls = local.next_calls();
+        answers.iter().enumerate().for_each(|(number, answer)| local.answer(number, *answer));
+        let decide = if answers.is_empty() { calls } else { local.next_calls() };
+        assert_eq!(decide, [Call::Decide(vec![])]);
+        local.decide(TwoPhaseDecision::Unknown);
+        assert_eq!((local.next_calls(), local.outcome()), (vec![], Some(TwoPhaseOutcome::Unknown)));
+    }
+    let mut elsewhere = TwoPhase::commit(&[], OtherWork::Elsewhere);
+    elsewhere.next_calls();
+    elsewhere.decide(TwoPhaseDecision::Unknown);
+    assert_eq!(elsewhere.next_calls(), [Call::Abort]);
 }
 
 #[test]

@@ -306,7 +306,7 @@ impl World {
         };
         let commits = part.wants_commit && !part.has_failed;
         let machine = match (commits, part.is_joined) {
-            (true, true) => TwoPhase::commit(&orders, OtherWork::Local),
+            (true, true) => TwoPhase::commit(&orders, OtherWork::Elsewhere),
             // It may have no branch, and where the store takes part that decides.
             (true, false) => match part.last().filter(|_| other == OtherWork::Nothing) {
                 Some(last) => TwoPhase::commit_with_last(&orders, last),

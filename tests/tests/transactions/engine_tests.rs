@@ -120,6 +120,14 @@ async fn keys_entries_points_and_two_databases_change_together_or_not_at_all() {
         assert_eq!(failed.outcome, Outcome::RolledBack, "{failed}");
         assert_eq!((shop.seen(aborted).await, shop.moved().await), ([false; 3], [before + 1; 2]));
     }
+    // Without a branch that had to be prepared.
+    for shop in &shops {
+        let mut data = shop.data.begin(&TransactionOptions::default()).await.unwrap();
+        data.put(b"b", b"alone", b"paid", &PutOptions::default()).await.unwrap();
+        let transaction = shop.coordinator.begin(Begin::default()).unwrap();
+        commit(transaction, data).await.unwrap();
+        assert_eq!(shop.data.kv().get_value(b"b", b"alone").await.unwrap(), Some(b"paid".to_vec()));
+    }
     // Of another coordinator's transaction the data decides nothing.
     let (_, transaction, here) = shops[0].everywhere().await;
     let (other, mine, there) = shops[1].everywhere().await;

@@ -15,11 +15,16 @@ impl Transaction {
     /// either everything happens or nothing. Nothing is decided before [`Transaction::commit`], which then fails with `Aborted`
     /// when the distributed transaction will never be committed, and with `Conflict` when it is committed already.
     ///
+    /// Without branches there is nothing to decide, and this does nothing.
+    ///
     /// This is what `holdfast_tm`'s `Transaction::commit_with` is given to call.
     ///
     /// # Errors
-    /// As [`Transaction::write`]; `Invalid` also for a branch's name that is none, on a server.
+    /// As [`Transaction::write`].
     pub fn decide(&mut self, id: TransactionId, branches: &[BranchName]) -> Call<()> {
+        if branches.is_empty() {
+            return Call::done(Ok(()));
+        }
         let words = Words::new("XA.COMMIT").and(id.to_string()).and("BRANCHES").and(branches.len().to_string());
         let words = branches.iter().fold(words, |words, branch| words.and(branch.as_str()));
         let branches = branches.to_vec();

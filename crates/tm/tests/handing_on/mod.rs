@@ -1,10 +1,15 @@
 //! Transactions that go from one program to the next.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use holdfast::Durability;
 use holdfast_tm::{
-    Begin, BranchName, ErrorKind, Fate, Outcome, Pace, Recovery, ResourceManager, Sharing, Transaction, XaCode,
+    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error, ErrorKind, Fate,
+    Learned, Outcome, Pace, Recovery, ResourceManager, Sharing, State, Transaction, TransactionId, Verdict, Vote,
+    XaCode,
 };
 
 use super::{Bank, bank, enlist};
@@ -130,4 +135,110 @@ async fn a_part_that_changed_nothing_is_over_when_it_is_suspended() {
     assert_eq!(suspended.finish(PATIENCE).await.unwrap().unwrap().pending, Vec::<BranchName>::new());
     bank.coordinator.resume(&suspended.id().to_string()).await.unwrap().commit().await.unwrap();
     assert_eq!(one.calls(), ["prepare"]);
+}
+
+/// Its branches were left prepared, and nobody else knew their transaction.
+#[tokio::test]
+async fn a_suspension_that_is_given_up_is_one_or_a_rollback() {
+    let bank = bank();
+    let mut rolled_back = 0;
+    for polls in 0..40 {
+        let one = Monkey::new("one");
+        let mut transaction = begin(&bank);
+        let id = transaction.id();
+        enlist(&mut transaction, &[&one]).await;
+        let mut suspending = Box::pin(transaction.suspend());
+        let mut is_done = false;
+        for _ in 0..polls {
+            is_done = is_done || suspending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            tokio::task::yield_now().await;
+        }
+        drop(suspending);
+        let voted = || {
+            let status = bank.embedded.status(id).unwrap();
+            status.state == State::Suspended && status.branches.iter().all(|branch| branch.state == "prepared")
+        };
+        while !one.calls().contains(&"rollback") && !voted() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if one.calls().contains(&"rollback") {
+            rolled_back += 1;
+            assert!(!is_done);
+            continue;
+        }
+        // It may be on its way to give up still.
+        let committed = bank.coordinator.resume(&id.to_string()).await.unwrap().commit().await;
+        let verdict = if committed.is_ok() { Verdict::Commit } else { Verdict::Rollback };
+        assert_eq!(bank.embedded.verdicts(&[id]).unwrap(), [verdict]);
+        if committed.is_err() {
+            one.until_called("rollback").await;
+            assert!(!is_done);
+        }
+    }
+    assert!(rolled_back > 0);
+}
+
+/// A coordinator whose answer to a vote is lost while another program commits.
+struct Overtaken(Embedded);
+
+impl Decisions for Overtaken {
+    fn coordinator(&self) -> CoordinatorId {
+        self.0.coordinator()
+    }
+
+    fn begin(&self, begin: Begin) -> Result<TransactionId, Error> {
+        self.0.begin(begin)
+    }
+
+    fn commit(&self, id: TransactionId, branches: &[BranchName], how: Option<Durability>) -> Result<(), Error> {
+        self.0.commit(id, branches, how)
+    }
+
+    fn done(&self, id: TransactionId, done: &[Learned]) {
+        self.0.done(id, done);
+    }
+
+    fn abort(&self, id: TransactionId) -> Result<(), Error> {
+        self.0.abort(id)
+    }
+
+    fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
+        self.0.record_deeds(id, deeds)
+    }
+
+    fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>, Error> {
+        self.0.verdicts(ids)
+    }
+
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.0.enlist(id, branches)
+    }
+
+    fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.0.suspend(id, branches)
+    }
+
+    fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
+        self.0.resume(id, number)
+    }
+
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
+        self.0.prepared(id, branch, part)?;
+        self.0.resume(id, holdfast_tm::next_resumer())?;
+        self.0.commit(id, &[BranchName::new("elsewhere").unwrap()], None)?;
+        Err(Error { kind: ErrorKind::Invalid, text: "lost".to_owned() })
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_overtaken_while_it_suspends_has_committed() {
+    let bank = bank();
+    let coordinator = Coordinator::over(Arc::new(Overtaken(bank.embedded.clone())));
+    let one = Monkey::new("one");
+    let timeout = Some(Duration::from_secs(600));
+    let mut transaction = coordinator.begin(Begin { timeout, sharing: Sharing::Shared }).unwrap();
+    enlist(&mut transaction, &[&one]).await;
+    let mut suspended = transaction.suspend().await.unwrap();
+    assert!(suspended.finish(PATIENCE).await.unwrap().is_some());
+    assert_eq!(one.calls(), ["prepare", "commit"]);
 }
