@@ -79,7 +79,7 @@ async fn keys_entries_points_and_two_databases_change_together_or_not_at_all() {
     let reach = Reach::new(&postgres.connection(), &mariadb.socket());
     reach.found().await;
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("here"), Options::default()).unwrap();
+    let store = Store::open(folder.path().join("here"), Options::default()).unwrap();
     let here = Coordinator::embedded(tm::Embedded::over(store.clone()));
     let server = Launch::new(&folder.path().join("there")).start();
     let address = server.resp().to_string();
