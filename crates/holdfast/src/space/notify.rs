@@ -293,6 +293,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::next`].
     pub fn poll(&mut self) -> Result<Option<Notice>> {
+        self.tell_failure()?;
         loop {
             while let Some(heard) = self.ready.front().cloned() {
                 let bookmark = Bookmark::behind(&heard);
@@ -313,12 +314,9 @@ impl Listener {
         }
     }
 
-    /// The next event, if it is in memory; does not wait, neither for the disk nor for durability: an event rests on the position of its
-    /// bookmark, and whoever is told of it has to wait for that. `None` also when the journal alone has it: [`Listener::poll`] reads it.
-    ///
-    /// # Errors
-    /// `Invalid` when the type was dropped; `Limit` as [`Listener::next`]; `Closed`.
-    pub fn poll_shown(&mut self) -> Result<Option<Notice>> {
+    /// The next event, if it is in memory: see [`Listener::page_shown`]. `None` also when the journal alone has it.
+    fn poll_shown(&mut self) -> Result<Option<Notice>> {
+        self.tell_failure()?;
         loop {
             while let Some(heard) = self.ready.pop_front() {
                 let bookmark = Bookmark::behind(&heard);
@@ -340,7 +338,8 @@ impl Listener {
     #[must_use]
     pub fn may_have_more(&self) -> bool {
         let state = self.buffer.state();
-        !state.is_empty() || state.behind.is_some() || !self.ready.is_empty() || !matches!(self.source, Source::Live)
+        let is_in_hand = !self.ready.is_empty() || self.failed.is_some();
+        is_in_hand || !state.is_empty() || state.behind.is_some() || !matches!(self.source, Source::Live)
     }
 
     /// Wakes `waker` when there may be an event; at once when there is.

@@ -240,3 +240,82 @@ fn of_a_volatile_type_what_waits_is_told_by_pages_and_what_is_lost_is_told_once(
     prices.write(&order(1, "ada", 1), &upsert()).unwrap();
     assert_eq!(told(&listener.page(WIDE).unwrap()), [(NoticeKind::Updated, 1, 1)]);
 }
+
+/// A store with orders 1 and 3, and between them damage, where an event was.
+fn damaged() -> (Store, Entries) {
+    let (disk, ledgers) = (base::memory::Disk::new(1), MemoryLedgers::new());
+    let open = || {
+        let store = Store::open_in(&world(&disk, &ledgers), std::path::Path::new("/store"), options()).unwrap();
+        let orders = with_history(&store);
+        (store, orders)
+    };
+    let (store, orders) = open();
+    let lost = "the event that is lost";
+    for (id, customer) in [(1, "before"), (2, lost), (3, "behind")] {
+        orders.write(&order(id, customer, id), &upsert()).unwrap();
+    }
+    store.close().unwrap();
+    drop((store, orders));
+    let journal = disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/journal"));
+    let places = journal.filter_map(|(path, length)| {
+        let bytes = base::read_whole(&disk, &path, length).unwrap();
+        let at = bytes.windows(lost.len()).position(|part| part == lost.as_bytes())?;
+        Some((path, u64::try_from(at).unwrap()))
+    });
+    let places: Vec<_> = places.collect();
+    assert_eq!(places.len(), 1);
+    disk.flip(&places[0].0, places[0].1, 1);
+    open()
+}
+
+/// Where nothing that lay before the damage was to be told, the page went on behind it, and nobody heard that events may be lost.
+#[test]
+fn damage_is_told_whether_or_not_there_is_something_to_tell_before_it() {
+    let (_store, orders) = damaged();
+    let third = Wanted::query("total = 3", &[]).unwrap();
+    let from = Some(Bookmark::START);
+    for conflate in [true, false] {
+        let listen = |wanted| orders.listen(wanted, Listen { conflate, from, ..Listen::default() }).unwrap();
+        let mut listener = listen(&third);
+        assert_eq!(listener.page(WIDE).unwrap_err().kind(), ErrorKind::Corrupt, "{conflate}");
+        assert_eq!(told(&listener.page(WIDE).unwrap()), [(NoticeKind::Written, 3, 3)], "it goes on");
+
+        let mut listener = listen(&Wanted::all());
+        let page = listener.page(WIDE).unwrap();
+        assert!(told(&page) == [(NoticeKind::Written, 1, 1)] && page.has_more, "{page:?}");
+        let mut next =
+            orders.listen(&Wanted::all(), Listen { conflate, from: Some(page.bookmark), ..Listen::default() });
+        assert_eq!(
+            next.as_mut().unwrap().page(WIDE).unwrap_err().kind(),
+            ErrorKind::Corrupt,
+            "it lies behind the page"
+        );
+        assert!(listener.may_have_more());
+        assert_eq!(listener.poll().unwrap_err().kind(), ErrorKind::Corrupt, "told by whatever is asked next");
+        assert_eq!(listener.poll().unwrap().map(|notice| number(&notice, "id")), Some(3));
+    }
+}
+
+/// An error took with it what the page had told by then: the listener stood behind that.
+#[test]
+fn an_error_behind_events_of_a_page_is_told_after_them() {
+    let (store, _) = with_clock();
+    let definition = Definition { storage: Storage::Volatile, ..Definition::new("shop", "price") };
+    let prices = store.space("shop").declare(definition).unwrap();
+    let mut listener = prices.listen(&Wanted::all(), Listen { buffer_events: 5, ..Listen::default() }).unwrap();
+    let write = |ids: std::ops::Range<i64>| {
+        for id in ids {
+            prices.write(&order(id, "ada", 0), &upsert()).unwrap();
+        }
+    };
+    write(0..5);
+    assert_eq!(listener.poll().unwrap().map(|notice| number(&notice, "id")), Some(0));
+    write(5..20);
+    let page = listener.page(WIDE).unwrap();
+    let ids: Vec<i64> = page.notices.iter().map(|notice| number(notice, "id")).collect();
+    assert_eq!((ids, page.has_more), (vec![1, 2, 3, 4], true));
+    assert!(listener.may_have_more(), "who waits is woken for it");
+    assert_eq!(listener.page(WIDE).unwrap_err().kind(), ErrorKind::Limit);
+    write(20..21);
+    assert_eq!(listener.page(WIDE).unwrap().notices.len(), 1, "it goes on");
+}

@@ -61,29 +61,51 @@ impl Listener {
     /// them before.
     ///
     /// # Errors
-    /// As [`Listener::next`]; then nothing of the page was told.
+    /// As [`Listener::next`]. An error that lies behind events that are told is told after them, by whatever is asked next.
     pub fn page(&mut self, limit: PageLimit) -> Result<NoticePage> {
-        if self.listen.conflate { self.conflated_page(limit) } else { self.plain_page(limit) }
+        if self.listen.conflate { self.conflated_page(limit) } else { self.plain_page(limit, Self::poll) }
     }
 
-    fn plain_page(&mut self, limit: PageLimit) -> Result<NoticePage> {
-        let (mut notices, mut bytes) = (Vec::new(), 0);
-        while notices.len() < limit.events.max(1) && bytes < limit.bytes {
-            let Some(notice) = self.poll()? else {
-                let bookmark = notices.last().map_or(self.bookmark, |last: &Notice| last.bookmark);
-                return Ok(NoticePage { notices, bookmark, has_more: false });
-            };
-            bytes += bytes_of(&notice.before) + bytes_of(&notice.after);
-            notices.push(notice);
+    /// Those of the events that are in memory, each as it waits there. Does not wait, neither for the disk nor for durability: an event rests
+    /// on the position of its bookmark, and whoever is told of it has to wait for that. `has_more` also when the journal alone has more:
+    /// [`Listener::page`] reads it.
+    ///
+    /// # Errors
+    /// As [`Listener::page`].
+    pub fn page_shown(&mut self, limit: PageLimit) -> Result<NoticePage> {
+        let page = self.plain_page(limit, Self::poll_shown)?;
+        Ok(NoticePage { has_more: self.may_have_more(), ..page })
+    }
+
+    fn plain_page(
+        &mut self,
+        limit: PageLimit,
+        poll: impl Fn(&mut Self) -> Result<Option<Notice>>,
+    ) -> Result<NoticePage> {
+        let (mut notices, mut bytes, mut has_more) = (Vec::<Notice>::new(), 0, true);
+        while has_more && notices.len() < limit.events.max(1) && bytes < limit.bytes {
+            match poll(self) {
+                Ok(Some(notice)) => {
+                    bytes += bytes_of(&notice.before) + bytes_of(&notice.after);
+                    notices.push(notice);
+                }
+                Ok(None) => has_more = false,
+                // The listener stands behind the notices: nobody would be told of them.
+                Err(error) if !notices.is_empty() => {
+                    self.failed = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(NoticePage { notices, bookmark: self.bookmark, has_more: true })
+        let bookmark = notices.last().map_or(self.bookmark, |last| last.bookmark);
+        Ok(NoticePage { notices, bookmark, has_more })
     }
 
     fn conflated_page(&mut self, limit: PageLimit) -> Result<NoticePage> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
         loop {
+            // Also where nothing that lay before it was told.
+            self.tell_failure()?;
             let begin = self.bookmark;
             let (stretch, has_more) = self.gather(limit, begin)?;
             let page = self.told(stretch, has_more);
@@ -137,12 +159,19 @@ impl Listener {
         }
     }
 
+    /// What went wrong behind the last page, once.
+    pub(super) fn tell_failure(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
     /// Reads the journal again from here; a volatile type has none, and what was taken of it is gone.
     fn go_back(&mut self, begin: Bookmark) -> Result<()> {
         if !self.is_durable() {
             return Ok(());
         }
         self.ready.clear();
+        // It is met again.
+        self.failed = None;
         self.bookmark = begin;
         self.fall_back().map(|_| ())
     }

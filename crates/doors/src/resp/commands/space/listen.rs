@@ -13,8 +13,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use holdfast::space::{
-    Bookmark, Document, Entries, Hears, Listen, ListenName, Listener, Notice, NoticeKind, NoticePage, PageLimit,
-    Reason, Storage, Wanted,
+    Bookmark, Entries, Hears, Listen, ListenName, Listener, Notice, NoticeKind, NoticePage, PageLimit, Reason, Storage,
+    Wanted,
 };
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -356,16 +356,9 @@ impl Page {
 
     /// Those of them that are in memory.
     fn read_at_once(&self, read: &mut Read, count: usize) -> Result<(), Fail> {
-        let (mut notices, mut bytes) = (Vec::new(), 0);
-        while notices.len() < count.min(AT_ONCE_MAX) && bytes < self.events_bytes_max {
-            let Some(notice) = read.listener.poll_shown()? else { break };
-            let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
-            bytes += size(&notice.before) + size(&notice.after);
-            notices.push(notice);
-        }
-        read.bookmark = notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
-        read.notices = notices;
-        read.has_more = read.listener.may_have_more();
+        let limit = PageLimit { events: count.min(AT_ONCE_MAX), bytes: self.events_bytes_max };
+        let NoticePage { notices, bookmark, has_more } = read.listener.page_shown(limit)?;
+        (read.notices, read.bookmark, read.has_more) = (notices, bookmark, has_more);
         Ok(())
     }
 
