@@ -7,6 +7,7 @@
 //! ```
 //! The first thing that is sent is an id alone, so that a client which comes back knows where it stood before anything happened.
 //! So it is, too, when nothing was to be told for a while, which keeps the connection open. It ends when its client has closed its side.
+//! Where events of an entry are made one, only the last of a page has an id, which is the page's: who went on from the midst of it would miss what was made one.
 //!
 //! Nothing is read before the client has taken what was read before: a slow one costs the memory of a page.
 //!
@@ -18,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use holdfast::space::Listener;
+use holdfast::space::{Listener, Notice};
 use hyper::body::{Body, Bytes, Frame};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
@@ -52,7 +53,7 @@ impl Stream {
     pub(super) fn begin(reading: Reading, first: Read, place: OwnedSemaphorePermit) -> Self {
         let begin = match first.notices.is_empty() {
             true => format!("retry: {RETRY_MS}\nid: {}\n\n", first.bookmark),
-            false => format!("retry: {RETRY_MS}\n{}", page(&first)),
+            false => format!("retry: {RETRY_MS}\n{}", page(&first, reading.conflates)),
         };
         let next = Some(next(reading.clone(), first.listener, Instant::now() + SILENCE_MAX));
         let peer = reading.peer.clone();
@@ -62,13 +63,19 @@ impl Stream {
     }
 }
 
-/// Events, each with its bookmark as its id.
-fn page(read: &Read) -> String {
-    let one = |notice| {
+/// Events with the ids behind which a client may go on.
+fn page(read: &Read, conflates: bool) -> String {
+    let last = read.notices.len().saturating_sub(1);
+    let one = |(number, notice): (usize, &Notice)| {
         let (kind, event) = (event_json::kind(notice), event_json::event(notice));
-        format!("id: {}\nevent: {kind}\ndata: {event}\n\n", notice.bookmark)
+        let id = match conflates {
+            false => format!("id: {}\n", notice.bookmark),
+            true if number == last => format!("id: {}\n", read.bookmark),
+            true => String::new(),
+        };
+        format!("{id}event: {kind}\ndata: {event}\n\n")
     };
-    read.notices.iter().map(one).collect()
+    read.notices.iter().enumerate().map(one).collect()
 }
 
 /// What is sent next, if anything, and the listener behind it; without one that was the end.
@@ -84,7 +91,7 @@ fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
             Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {
                 (format!("id: {}\n\n", read.bookmark), Some(read.listener))
             }
-            Ok(read) => (page(&read), Some(read.listener)),
+            Ok(read) => (page(&read, reading.conflates), Some(read.listener)),
             Err(failure) => {
                 let error = json!({ "error": failure.text() });
                 (format!("event: failed\ndata: {error}\n\n"), None)

@@ -58,6 +58,8 @@ pub(super) struct Reading {
     pub(super) shared: Arc<Shared>,
     pub(super) entries: Entries,
     pub(super) limit: usize,
+    /// Whether what happens to an entry is told once in a page.
+    pub(super) conflates: bool,
     pub(super) durability: Durability,
     /// Who listens.
     pub(super) peer: Option<Peer>,
@@ -170,8 +172,9 @@ impl Asked<'_> {
             return Err(Failure::new(StatusCode::GONE, ids::NEW_RUN));
         }
         let peer = self.parts.extensions.get::<Peer>().cloned();
-        let (shared, limit, durability) = (Arc::clone(self.shared), wish.limit, self.durability()?);
-        let reading = Reading { shared, entries, limit, durability, peer };
+        let (shared, durability) = (Arc::clone(self.shared), self.durability()?);
+        let (limit, conflates) = (wish.limit, wish.listen.conflate);
+        let reading = Reading { shared, entries, limit, conflates, durability, peer };
         let accepts = self.parts.headers.get_all(ACCEPT).iter();
         let is_stream = accepts.filter_map(|it| it.to_str().ok()).any(|it| it.contains(EVENT_STREAM));
         if is_stream {

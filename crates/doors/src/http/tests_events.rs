@@ -261,6 +261,39 @@ fn a_stream_tells_events_as_they_happen_and_goes_on_where_it_broke() {
     }
 }
 
+/// A client that went on from the midst of a page missed what happened to entries that were told behind it.
+#[test]
+fn a_stream_that_makes_events_one_has_an_id_behind_each_page_alone() {
+    let door = declared(r#"{"history":true}"#);
+    let from = door.get(&format!("{ORDERS}/events")).json()["bookmark"].as_str().unwrap().to_owned();
+    for (id, body) in [(1, "{}"), (2, "{}"), (1, r#"{"n":1}"#)] {
+        write(&door, id, body);
+    }
+    let path = format!("{ORDERS}/events?from={from}&conflate=true");
+    let page = door.get(&path).json();
+    assert_eq!(kinds(&page), [("written", &json!(2)), ("written", &json!(1))]);
+    let mut client = connect(door.running.local_addr());
+    let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\naccept: text/event-stream\r\n\r\n");
+    client.write_all(head.as_bytes()).unwrap();
+    let mut text = String::new();
+    let mut read_until = |end: &str| {
+        while !text.contains(end) {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            text.push(char::from(byte[0]));
+        }
+        std::mem::take(&mut text)
+    };
+    let (first, second) = (read_until("}\n\n"), read_until("}\n\n"));
+    assert!(first.contains("retry: 1000\nevent: written\ndata: "), "{first}");
+    let bookmark = page["bookmark"].as_str().unwrap();
+    assert!(second.starts_with(&format!("id: {bookmark}\nevent: written\ndata: ")), "{second}");
+    // What comes later is a page of its own.
+    write(&door, 3, "{}");
+    let third = read_until("}\n\n");
+    assert!(third.contains("id: ") && third.contains("\"id\":3"), "{third}");
+}
+
 #[test]
 fn a_door_that_stops_ends_its_streams() {
     let door = declared("{}");
