@@ -58,7 +58,7 @@ pub use task::Task;
 pub(crate) use task::check_outside;
 pub use through::{NotThrough, WriteThrough};
 pub use wanted::{Wanted, WantedBy};
-pub use within::{ReadLock, Within, WithinIteration};
+pub use within::{ManyChanged, ReadLock, Within, WithinIteration};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};

@@ -341,6 +341,15 @@ fn batches_are_bounded() {
     let take = |limit: u64| json!([{"take": {"space": "shop", "type": "orders", "limit": limit}}]);
     assert_eq!(fault(&door, &json!([get, take(9)[0]])).0, 413);
     assert_eq!(fault(&door, &json!([{"clear": {"space": "shop", "type": "orders"}}])).0, 413);
+    // So is what many changes make.
+    let grow = |bytes: usize| {
+        json!([{"change_all": {"space": "shop", "type": "orders", "where": "id < 2",
+            "changes": [{"set": "text", "value": "x".repeat(bytes)}]}}])
+    };
+    let (status, _, error) = fault(&door, &grow(130));
+    assert!(status == 413 && error.contains("more than 256 bytes"), "{error}");
+    assert_eq!(fault(&door, &json!([get, grow(40)[0]])).0, 413);
+    assert_eq!(done(&door, &grow(90))["answers"][0], json!({"changed": 2}));
     assert_eq!(done(&door, &take(9))["answers"][0]["entries"].as_array().unwrap().len(), 2);
     assert_eq!(done(&door, &take(0))["answers"][0], json!({"entries": []}));
 }

@@ -282,7 +282,9 @@ fn they_are_bounded() {
     let door = open_with(store, |options| {
         let (tiny, limits) = (Limits::tiny(), Limits::default());
         let (transactions_max, transaction_bytes_max) = (tiny.transactions_max, tiny.transaction_bytes_max);
-        options.limits = Limits { transactions_max, transaction_bytes_max, batch_operations_max: 4, ..limits };
+        let documents_bytes_max = tiny.documents_bytes_max;
+        options.limits =
+            Limits { transactions_max, transaction_bytes_max, documents_bytes_max, batch_operations_max: 4, ..limits };
     });
     assert_eq!(door.put("/spaces/shop/types/orders", &[], "").status, 204);
     let both = [Tx::begin(&door, "{}"), Tx::begin(&door, "{}")];
@@ -292,6 +294,12 @@ fn they_are_bounded() {
     both[0].done(&put(100));
     let large = both[0].ask(&put(4 << 10));
     assert_eq!((large.status, both[0].commit().status), (413, 404), "{large:?}");
+    // What many changes make is bounded before it is all there.
+    let of = Tx::begin(&door, "{}");
+    of.done(&json!([write(1, 1), write(2, 1)]));
+    let grown = of.ask(&json!([order("change_all", &json!({"changes": [{"set": "n", "value": "x".repeat(200)}]}))]));
+    assert!(grown.status == 413 && grown.text().contains("more than 256 bytes"), "{grown:?}");
+    assert_eq!(of.commit().status, 404);
     // So do keys that are only read.
     let many = Tx::begin(&door, "{}");
     let get = |key: u64| json!([{"get": {"bucket": "b", "key": key.to_string()}}]);

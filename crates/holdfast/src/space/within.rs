@@ -18,6 +18,7 @@ use ::space::{Change as InPlace, Definition, Document, Order, Stored, Value, Val
 use journal::{PartitionId, Position};
 
 pub use iterate::WithinIteration;
+pub use many::ManyChanged;
 
 use super::commit::Over;
 use super::entries::{Entries, Entry};

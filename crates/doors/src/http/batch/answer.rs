@@ -21,7 +21,7 @@ pub(super) enum Answer {
         now: Entry,
         previous: Option<Entry>,
     },
-    ChangedAll(u64),
+    ChangedAll(usize),
     Renewed(bool),
     Rows(Vec<Document>),
     Put,

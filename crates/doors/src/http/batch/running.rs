@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use holdfast::series::Rows;
-use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, Value, WriteOptions};
+use holdfast::space::{Entries, Entry, ManyChanged, ReadLock, ReadOptions, Value, WriteOptions};
 use holdfast::{Condition, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Store, Transaction};
 
 use super::answer::{Answer, OWN};
@@ -120,9 +120,12 @@ impl Running<'_, '_> {
             }
             Operation::ChangeAll { which, changes, lease } => {
                 let entries = self.entries(&which.place)?;
-                let (options, most) = (WriteOptions { lease, ..self.writing() }, self.bounds.entries);
-                let changed = entries.within(self.transaction).change_many(&which.wanted, &changes, &options, most);
-                Ok(Answer::ChangedAll(changed?))
+                let options = WriteOptions { lease, ..self.writing() };
+                let most = ManyChanged { entries: self.bounds.entries, bytes: self.left_bytes };
+                let changed = entries.within(self.transaction).change_up_to(&which.wanted, &changes, &options, most)?;
+                // They stay in memory until the commit, as those of single changes do.
+                self.spend(changed.bytes)?;
+                Ok(Answer::ChangedAll(changed.entries))
             }
             Operation::Renew { which, lease } => {
                 let (entries, patience) = (self.entries(&which.place)?, Some(self.lock_timeout()));

@@ -33,6 +33,15 @@ impl Window {
     }
 }
 
+/// So many entries that are changed together, and so many bytes of the documents that they become: at the most, or in fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ManyChanged {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes of what they become, all together.
+    pub bytes: usize,
+}
+
 impl Within<'_> {
     /// Reads up to `max` entries as this transaction would have them, in the order of [`Entries::read_many`]; without ORDER BY those
     /// that it has written itself come last. They are locked as asked; with a lock, those that another transaction has locked are passed
@@ -99,6 +108,22 @@ impl Within<'_> {
         options: &WriteOptions,
         max: usize,
     ) -> Result<u64> {
+        let most = ManyChanged { entries: max, bytes: usize::MAX };
+        Ok(self.change_up_to(wanted, changes, options, most)?.entries as u64)
+    }
+
+    /// As [`Within::change_many`], with a bound on what it takes of memory.
+    ///
+    /// # Errors
+    /// As [`Within::change_many`]; `Limit` also when the documents become more bytes than that.
+    pub fn change_up_to(
+        &mut self,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+        most: ManyChanged,
+    ) -> Result<ManyChanged> {
+        let max = most.entries;
         self.begin()?;
         self.check_durable()?;
         let found = self.read_many(wanted, ReadLock::None, max.saturating_add(1))?;
@@ -120,12 +145,18 @@ impl Within<'_> {
                 locked.push(by_id);
             }
         }
-        let mut count = 0;
+        let mut done = ManyChanged { entries: 0, bytes: 0 };
         for by_id in &locked {
             // One whose lease has ended meanwhile is gone.
-            count += u64::from(self.change(by_id, changes, options)?.is_some());
+            let Some(changed) = self.change(by_id, changes, options)? else { continue };
+            done.entries += 1;
+            done.bytes = done.bytes.saturating_add(changed.now.document.as_bytes().len());
+            if done.bytes > most.bytes {
+                let text = format!("the entries become more than {} bytes together: change fewer at once", most.bytes);
+                return Err(Error::new(ErrorKind::Limit, text));
+            }
         }
-        Ok(count)
+        Ok(done)
     }
 
     /// The first `max` entries that match, in order, and whether these are all. What is committed is shown as far as nothing locks it.
