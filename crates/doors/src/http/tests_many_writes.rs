@@ -266,3 +266,39 @@ fn batches_and_transactions_renew_leases_and_answer_whole_queries() {
     let many = batch(&json!({"operations": [select("SELECT n FROM orders", json!([]))]}));
     assert!(many.status == 400 && many.text().contains("more than 2 rows"), "{many:?}");
 }
+
+/// What a batch had changed was told with the version of before, which was another document's.
+#[test]
+fn what_was_there_is_told_with_its_own_version_or_the_batchs() {
+    let door = declared();
+    let of = |fields: &str| {
+        let mut all: Value = serde_json::from_str(fields).unwrap();
+        (all["space"], all["type"]) = (json!("shop"), json!("orders"));
+        all
+    };
+    let done = |operations: &Value| {
+        let body = json!({ "operations": operations }).to_string();
+        let answer = door.send("POST /batch", &[], Some(body.as_bytes()));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    };
+    let made = door.put(&format!("{ORDERS}/entries/1"), &[], r#"{"n":1}"#);
+    let old = json!(made.header("etag").unwrap().trim_matches('"'));
+    let write = json!({"write": of(r#"{"document":{"id":1,"n":9},"previous":true}"#)});
+    let read = json!({"read": of(r#"{"id":1}"#)});
+    let add = json!({"change_all": of(r#"{"changes":[{"increment":"n","by":1}]}"#)});
+    let changed = done(&json!([add, write]));
+    let was = &changed["answers"][1]["previous"];
+    assert_eq!((&was["version"], &was["document"]["n"]), (&changed["position"], &json!(2)));
+    assert!(changed["position"] != old);
+    // What was renewed alone has its own.
+    let renew = json!({"renew": of(r#"{"id":1,"lease_ms":60000}"#)});
+    let own = &changed["position"];
+    let if_own = json!({"read": of(&format!(r#"{{"id":1,"if_version":{own}}}"#))});
+    let renewed = done(&json!([renew, read, if_own, write, read]));
+    let answers = &renewed["answers"];
+    let versions =
+        [&answers[1]["entries"][0], &answers[2]["entries"][0], &answers[3]["previous"], &answers[4]["entries"][0]]
+            .map(|entry| &entry["version"]);
+    assert_eq!(versions, [own, own, own, &renewed["position"]]);
+}

@@ -70,6 +70,11 @@ impl Staged {
         (self.was.as_ref().map_or(u64::MAX, |was| was.sequence), self.number)
     }
 
+    /// That of what is to be there: a renewal leaves it alone, and of what is written it is known when it is committed.
+    pub(super) fn version(&self) -> Position {
+        self.was.as_ref().filter(|_| self.renews).map_or(Position::ZERO, |was| was.version)
+    }
+
     /// Whether the entry was not there, and so could not be locked.
     pub(super) fn is_anew(&self) -> bool {
         self.was.is_none()

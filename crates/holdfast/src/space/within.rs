@@ -79,9 +79,8 @@ fn taken(granted: &Granted) -> Staged {
 
 impl Entry {
     /// What the transaction itself has written.
-    fn of_own((document, ends, _): (Document, u64, Staged)) -> Self {
-        // Its version is known when it is committed.
-        Self { document, version: Position::ZERO, expires_ms: (ends != 0).then_some(ends) }
+    fn of_own((document, ends, staged): (Document, u64, Staged)) -> Self {
+        Self { document, version: staged.version(), expires_ms: (ends != 0).then_some(ends) }
     }
 }
 
@@ -213,7 +212,9 @@ impl Within<'_> {
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
-        let (was, now, over) = match self.staged(&id, partition) {
+        let staged = self.staged(&id, partition);
+        let own_version = staged.as_ref().map(Staged::version);
+        let (was, now, over) = match staged {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
@@ -235,7 +236,9 @@ impl Within<'_> {
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
         let will = Some((document, expires_ms));
         self.put(&id, Staged { partition, was, will, over, renews: false, number: 0 });
-        Ok(Written { id, version, previous: now.map(Entry::from) })
+        // As reading would have told it: a condition is on what was there before the transaction.
+        let previous = now.map(|now| Entry { version: own_version.unwrap_or(now.version), ..Entry::from(now) });
+        Ok(Written { id, version, previous })
     }
 
     /// Locks the entry with this id, if it is there.
@@ -319,8 +322,8 @@ impl Within<'_> {
     }
 
     /// Whether what this transaction has made of an entry may be read or taken with these options.
-    fn check_version(options: &ReadOptions) -> Result<()> {
-        if options.version.is_none() {
+    fn check_version(options: &ReadOptions, staged: &Staged) -> Result<()> {
+        if options.version.is_none_or(|version| staged.renews && version == staged.version()) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, "the entry has another version: this transaction has changed it"))
@@ -334,15 +337,11 @@ impl Within<'_> {
         let holder = self.begin()?;
         self.check_durable()?;
         if let Some((id, staged)) = self.own(wanted) {
-            Self::check_version(options)?;
+            Self::check_version(options, &staged)?;
             if let Some(granted) = self.before_own(wanted, &staged, Purpose::Lock(holder, Mode::Exclusive))? {
                 return self.take_granted(&granted);
             }
-            let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
-                document,
-                version: Position::ZERO,
-                expires_ms: (expires_ms != 0).then_some(expires_ms),
-            });
+            let entry = staged.will.clone().map(|(document, ends)| Entry::of_own((document, ends, staged.clone())));
             self.put(&id, Staged { will: None, renews: false, ..staged });
             return Ok(entry);
         }
@@ -397,16 +396,12 @@ impl Within<'_> {
             ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
         };
         if let Some((_, staged)) = self.own(wanted) {
-            Self::check_version(options)?;
+            Self::check_version(options, &staged)?;
             if let Some(granted) = self.before_own(wanted, &staged, purpose)? {
                 self.show(granted.position)?;
                 return Ok(Some(granted.entry.into()));
             }
-            return Ok(staged.will.map(|(document, expires_ms)| Entry {
-                document,
-                version: Position::ZERO,
-                expires_ms: (expires_ms != 0).then_some(expires_ms),
-            }));
+            return Ok(staged.will.clone().map(|(document, ends)| Entry::of_own((document, ends, staged))));
         }
         let wanted = self.others(wanted);
         let Some(granted) = self.entries.find_or_wait(&wanted, options, purpose)? else { return Ok(None) };

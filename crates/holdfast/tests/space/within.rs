@@ -233,7 +233,25 @@ fn what_a_transaction_has_changed_has_no_version_before_its_commit() {
     let version = |entry: Option<holdfast::space::Entry>| entry.unwrap().version.get();
     assert_eq!(version(within.read(&Wanted::id(1), ReadLock::None, &now()).unwrap()), 0);
     assert_eq!(version(within.read_many(&Wanted::all(), ReadLock::Shared, 5).unwrap().pop()), 0);
+    assert_eq!(version(within.write(&order(1, "ada", 3), &upsert()).unwrap().previous), 0);
     assert_eq!(version(within.take(&Wanted::id(1), &now()).unwrap()), 0);
+}
+
+#[test]
+fn what_a_transaction_has_renewed_alone_has_the_version_that_it_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let written = orders.write(&order(1, "ada", 1), &upsert()).unwrap().version;
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    assert!(within.renew(&Wanted::id(1), Lease::Forever, None).unwrap());
+    let reading = ReadOptions { version: Some(written), ..now() };
+    assert_eq!(within.read(&Wanted::id(1), ReadLock::None, &reading).unwrap().unwrap().version, written);
+    let other = ReadOptions { version: Some(holdfast::Position::new(1)), ..now() };
+    assert_eq!(within.read(&Wanted::id(1), ReadLock::None, &other).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(within.write(&order(1, "ada", 2), &upsert()).unwrap().previous.unwrap().version, written);
+    assert_eq!(within.read(&Wanted::id(1), ReadLock::None, &reading).unwrap_err().kind(), ErrorKind::Conflict);
 }
 
 /// Whatever a transaction does meanwhile, it comes to each entry once, as it has it by then; what it had not touched and nobody else changed is all there.
