@@ -17,7 +17,7 @@ const UNIT_BYTES: usize = 1 << 10;
 pub(crate) struct Budget(Arc<Semaphore>, usize);
 
 /// A part of the budget; dropping it gives it back.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Share(Option<OwnedSemaphorePermit>, usize);
 
 /// So much is not there now.

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Durability, ErrorKind, Position};
+use holdfast::{Durability, ErrorKind, Position, Result as StoreResult};
 use script::Value;
 
 use crate::auth::User;
@@ -28,8 +28,8 @@ impl Scripts {
 
     /// Runs one, in a thread that may block, when it is its turn, and lets go of the share when it has ended. It goes on when the answer
     /// is dropped.
-    pub(crate) fn run(&self, wanted: Wanted, share: Share) -> Running {
-        self.0.run(wanted, share)
+    pub(crate) fn run(&self, wanted: Wanted, accepts: Accepts, share: Share) -> Running {
+        self.0.run(wanted, accepts, share)
     }
 }
 
@@ -41,8 +41,11 @@ impl fmt::Debug for Scripts {
 
 /// Who has scripts.
 pub(crate) trait RunsScripts: Send + Sync {
-    fn run(&self, wanted: Wanted, share: Share) -> Running;
+    fn run(&self, wanted: Wanted, accepts: Accepts, share: Share) -> Running;
 }
+
+/// Looks at what a script returned before its changes are committed, and takes what the answer needs of memory. What it refuses undoes them.
+pub(crate) type Accepts = Box<dyn FnMut(&Value) -> StoreResult<Share> + Send>;
 
 /// Ends when the script has ended, and what it changed is in the journal.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Ran> + Send>>;
@@ -68,6 +71,8 @@ pub(crate) struct Wanted {
     pub(crate) is_reading: bool,
     /// The database that is selected when it begins.
     pub(crate) database: u16,
+    /// Bytes of texts in what it returns.
+    pub(crate) result_bytes_max: usize,
     /// How durable what it shows is to be, unless a command in it asks for more.
     pub(crate) durability: Durability,
     pub(crate) user: Option<Arc<User>>,
@@ -91,6 +96,8 @@ pub(crate) struct Returned {
     pub(crate) value: Value,
     /// Of the batch that it became; of one that changed nothing, what it rests on.
     pub(crate) position: Position,
+    /// What was taken of memory for it.
+    pub(crate) share: Share,
 }
 
 /// Why a script came to nothing.

@@ -19,6 +19,10 @@ struct Both {
 }
 
 fn open_both(users: Users, time_max: Duration) -> Both {
+    open_limited(users, time_max, Limits::default())
+}
+
+fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
     let users = Arc::new(users);
     let limits = holdfast::Limits { value_bytes_max: 64 << 10, ..holdfast::Limits::tiny() };
     let alone = open_with(limits, |_| {});
@@ -27,7 +31,7 @@ fn open_both(users: Users, time_max: Duration) -> Both {
     options.script.time_max = time_max;
     let resp = resp::serve(alone.store.clone(), options).unwrap();
     let mut options = super::Options::new("127.0.0.1:0".parse().unwrap());
-    (options.limits, options.users, options.scripts) = (Limits::default(), users, Some(resp.scripts()));
+    (options.limits, options.users, options.scripts) = (bounds, users, Some(resp.scripts()));
     let http = super::serve(alone.store.clone(), options).unwrap();
     Both { http: Door::of(http, alone.store.clone()), resp, _folder: alone }
 }
@@ -176,6 +180,32 @@ fn a_script_that_goes_on_for_too_long_is_ended_and_nothing_has_happened() {
     let answer = execute(&both.http, &json!({"script": "redis.call('set', 'x', '1') while true do end"}));
     assert!(answer.status == 503 && answer.text().contains("script.time_milliseconds_max"), "{answer:?}");
     assert!(both.http.store.kv().get(b"db0", b"x").unwrap().is_none());
+}
+
+/// What a script returned was copied, and made six times as much of JSON, however much it was, and counted as nothing.
+#[test]
+fn what_a_script_returns_is_bounded_and_counted_before_it_is_committed() {
+    let bounds = Limits { documents_bytes_max: 60_000, bodies_bytes_max: 200_000, ..Limits::default() };
+    let both = open_limited(Users::open(), Duration::from_secs(8), bounds);
+    let door = &both.http;
+    let returns = |what: &str| execute(door, &json!({"script": format!("redis.call('set', 'x', '1') return {what}")}));
+    for (what, wanted) in [
+        // More than is taken from a script, more as JSON, and more in memory than all bodies may have.
+        ("string.rep('x', 60001)", "it is too big"),
+        ("string.rep('\\1', 10001)", "more than 60000 bytes as JSON"),
+        ("string.rep('\\255', 50000)", "more than 60000 bytes as JSON"),
+        ("string.rep('x', 50000)", "too many values"),
+        ("table.create(5000, 1)", "too many values"),
+    ] {
+        let answer = returns(what);
+        assert!(answer.status == 413 && answer.text().contains(wanted), "{what}: {answer:?}");
+    }
+    assert!(door.store.kv().get(b"db0", b"x").unwrap().is_none(), "none of it has happened");
+    for _ in 0..3 {
+        let answer = returns("string.rep('\\1', 7000)");
+        assert_eq!((answer.status, answer.json()["result"].as_str().unwrap().len()), (200, 7000), "{answer:?}");
+    }
+    assert!(door.store.kv().get(b"db0", b"x").unwrap().is_some());
 }
 
 #[test]

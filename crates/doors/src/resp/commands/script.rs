@@ -43,7 +43,8 @@ fn play_after(
         return Err(format!("ERR the key exceeds {key_bytes_max} bytes").into());
     }
     let arguments = args.from(FIRST + count).iter().collect();
-    run(call, &Task { known, function, keys, arguments, is_reading, spent }, FIRST)
+    let result_bytes_max = usize::MAX;
+    run(call, &Task { known, function, keys, arguments, is_reading, result_bytes_max, spent }, FIRST)
 }
 
 fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {

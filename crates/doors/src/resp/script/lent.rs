@@ -19,7 +19,7 @@ use crate::resp::clients::Client;
 use crate::resp::counters::Counters;
 use crate::resp::door::Door;
 use crate::resp::session::{Need, Session};
-use crate::scripts::{Failed, Ran, Returned, Running, RunsScripts, Scripts, Wanted, Which, Why};
+use crate::scripts::{Accepts, Failed, Ran, Returned, Running, RunsScripts, Scripts, Wanted, Which, Why};
 
 /// The codes in front of errors that say what kind they are.
 const CODES: [(&str, ErrorKind); 6] = [
@@ -31,6 +31,9 @@ const CODES: [(&str, ErrorKind); 6] = [
     ("CORRUPT", ErrorKind::Corrupt),
 ];
 
+/// How the error ends of a script that returned more than is taken.
+const TOO_BIG: &str = "cannot be a reply: it is too big";
+
 /// The scripts of this door, as long as it is open.
 pub(crate) fn lent(door: &Arc<Door>) -> Scripts {
     Scripts::new(Lent(Arc::downgrade(door)))
@@ -39,7 +42,7 @@ pub(crate) fn lent(door: &Arc<Door>) -> Scripts {
 struct Lent(Weak<Door>);
 
 impl RunsScripts for Lent {
-    fn run(&self, wanted: Wanted, share: Share) -> Running {
+    fn run(&self, wanted: Wanted, mut accepts: Accepts, share: Share) -> Running {
         let door = self.0.upgrade();
         Box::pin(async move {
             let Some(door) = door else { return Ran::nothing(closing()) };
@@ -47,7 +50,7 @@ impl RunsScripts for Lent {
             let run = move || {
                 // They end with the script, also when nobody waits for it any more.
                 let _held = (turn, share);
-                run(&door, &wanted)
+                run(&door, &wanted, &mut accepts)
             };
             tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a script ended without an answer");
@@ -129,7 +132,7 @@ fn check(door: &Door, wanted: &Wanted) -> Result<(), Failed> {
 }
 
 /// Runs it here. Blocks.
-fn run(door: &Door, wanted: &Wanted) -> Ran {
+fn run(door: &Door, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
     let found = match check(door, wanted).and_then(|()| find(door, &wanted.which)) {
         Ok(found) => found,
         Err(failed) => return Ran::nothing(failed),
@@ -141,12 +144,14 @@ fn run(door: &Door, wanted: &Wanted) -> Ran {
         keys: wanted.keys.iter().map(Vec::as_slice).collect(),
         arguments: wanted.arguments.iter().map(Vec::as_slice).collect(),
         is_reading: wanted.is_reading || found.is_reading,
+        result_bytes_max: wanted.result_bytes_max,
         spent: Duration::ZERO,
     };
     let mut session = session(door, wanted);
     session.need.add(wanted.durability, found.position);
-    let mut value = Value::Nil;
+    let (mut value, mut share) = (Value::Nil, Share::default());
     let mut answer = |returned| {
+        share = accepts(&returned)?;
         value = returned;
         Ok(())
     };
@@ -159,7 +164,7 @@ fn run(door: &Door, wanted: &Wanted) -> Ran {
     let result = match ended {
         Ok(Ended::Done { durability, position, .. }) => {
             need.add(durability, position);
-            Ok(Returned { value, position })
+            Ok(Returned { value, position, share })
         }
         Ok(Ended::TooLong) => Err(failed(Why::Stopped, too_long().text())),
         Err(fail) => Err(failed(why(&fail), fail.text())),
@@ -179,6 +184,7 @@ fn why(fail: &Fail) -> Why {
         Fail::TooBig(_) => Why::Store(ErrorKind::Limit),
         Fail::Heavy { .. } => Why::Store(ErrorKind::Internal),
         Fail::Text(text) if text.ends_with("(script.memory_bytes_max)") => Why::Store(ErrorKind::Limit),
+        Fail::Text(text) if text.ends_with(TOO_BIG) => Why::Store(ErrorKind::Limit),
         Fail::Text(text) if *text == failure(&ScriptError::Stopped(Stop::Killed)).text() => Why::Stopped,
         Fail::Text(text) => {
             let code = text.split(' ').next().unwrap_or_default();

@@ -44,6 +44,8 @@ pub(crate) struct Task<'a> {
     pub(crate) arguments: Vec<&'a [u8]>,
     /// Whether writing is refused.
     pub(crate) is_reading: bool,
+    /// Bytes of texts in what it returns, if that is less than a reply of the door may have.
+    pub(crate) result_bytes_max: usize,
     /// How much of its time is spent: it was compiled for this run.
     pub(crate) spent: Duration,
 }
@@ -268,7 +270,8 @@ fn play<'s>(
     held: Held<'_>,
     deadline: Deadline,
 ) -> Played {
-    let limits = limits(&door.options);
+    let mut limits = limits(&door.options);
+    limits.result_bytes_max = limits.result_bytes_max.min(task.result_bytes_max);
     let mut scratch = Reply::new(door.options.limits.output_bytes_max.min(limits.memory_bytes_max));
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
@@ -413,6 +416,7 @@ impl Later {
             keys,
             arguments,
             is_reading: self.is_reading,
+            result_bytes_max: usize::MAX,
             spent: Duration::ZERO,
         }
     }
