@@ -81,6 +81,10 @@ fn a_server_is_measured_beside_redis() {
     let more = ["--durability", "written,synced", "--requests", "5000", "--clients", "4", "--holdfast", server];
     let of = |work| space(work, &more);
     measured(&of("remote"), &["requests", "p50"], &["holdfast", "redis"]);
+    let alike = of("alike");
+    measured(&alike, &["requests", "p50"], &["holdfast", "redis"]);
+    assert_eq!(alike.iter().filter(|row| row["figure"] == "requests").count(), 5 * 2 * 2, "rows, pipes, durabilities");
+    measured(&of("waiting"), &["hand-off p50", "hand-off p99"], &["holdfast", "redis"]);
     measured(
         &of("execute"),
         &["write p50", "EVAL, empty p99", "FCALL, empty p50", "EVAL, reads one p50"],

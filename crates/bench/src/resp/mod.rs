@@ -6,9 +6,11 @@
 //!
 //! May use: `process.rs`, `redis_benchmark.rs`. Must not know: RESP.
 
+mod alike;
 pub(crate) mod redis_benchmark;
 mod space;
 
+pub(crate) use alike::{load as load_alike, measure as measure_alike};
 pub(crate) use space::{load as load_space, measure as measure_space};
 
 use clap::Args;

@@ -15,9 +15,9 @@ use crate::report::Report;
 use crate::workload::Result;
 
 /// What redis-benchmark replaces by a number below its `-r`.
-const RANDOM: &str = "__rand_int__";
+pub(super) const RANDOM: &str = "__rand_int__";
 
-fn document(id: &str, value_bytes: usize) -> String {
+pub(super) fn document(id: &str, value_bytes: usize) -> String {
     format!("{{\"id\":\"key:{id}\",\"value\":\"{}\"}}", "x".repeat(value_bytes))
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn load(pair: &Pair, keys: u64, value_bytes: usize) -> Result<()> {
     pour(&mut client, "entry", keys, value_bytes)
 }
 
-fn pour(client: &mut Client, name: &str, keys: u64, value_bytes: usize) -> Result<()> {
+pub(super) fn pour(client: &mut Client, name: &str, keys: u64, value_bytes: usize) -> Result<()> {
     client.pour((0..keys).map(|key| {
         let document = document(&format!("{key:012}"), value_bytes);
         ["SPACE.WRITE", "bench", name, &document, "DURABILITY", "written"].map(|word| word.as_bytes().to_vec()).to_vec()
@@ -69,15 +69,24 @@ pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
         ("SPACE.TAKE of any by LPOP", taken, [vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]]),
     ];
     fill(pair, run)?;
-    for (name, run, [our_words, their_words]) in rows {
-        let work = format!("{name} P={}, {}", run.pipeline, pair.name);
-        for (side, server) in pair.sides(repetition) {
-            let words = if side == OURS { &our_words } else { &their_words };
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let _awake = server.awake()?;
-            let measured = run.command(&words, server.address)?;
-            tell(report, &work, side, measured);
-        }
+    rows.into_iter().try_for_each(|(name, run, words)| in_turn(pair, (name, run), &words, repetition, report))
+}
+
+/// The same piece of work on both sides in turn, by redis-benchmark.
+pub(super) fn in_turn(
+    pair: &Pair,
+    (name, run): (&str, Run),
+    [our_words, their_words]: &[Vec<&str>; 2],
+    repetition: u32,
+    report: &mut Report,
+) -> Result<()> {
+    let work = format!("{name} P={}, {}", run.pipeline, pair.name);
+    for (side, server) in pair.sides(repetition) {
+        let words = if side == OURS { our_words } else { their_words };
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let _awake = server.awake()?;
+        let measured = run.command(&words, server.address)?;
+        tell(report, &work, side, measured);
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ mod remote;
 mod restart;
 mod sheet;
 mod throughput;
+mod waiting;
 
 use std::time::Duration;
 
@@ -63,10 +64,10 @@ pub(crate) struct Line {
     /// How the pacer of `paced` waits for the next operation's time
     #[arg(long, value_enum, default_value_t = Pacer::Spin)]
     pacer: Pacer,
-    /// Connections of `remote`
+    /// Connections of `remote` and `alike`
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
-    /// Requests of one run of `remote` without pipelining; with it three times as many
+    /// Requests of one run of `remote` and `alike` without pipelining; with it three times as many
     #[arg(long, default_value_t = 100_000)]
     requests: u64,
     /// Clients of `flow`, each with one message on its way
@@ -110,6 +111,10 @@ enum Work {
     Restart,
     /// A server beside Redis, fifty connections: write, read, take, tasks.
     Remote,
+    /// A server beside Redis, fifty connections: a field, a range, a hundred at once.
+    Alike,
+    /// A server beside Redis: from the write of an entry to the end of a take that waits for it.
+    Waiting,
     /// A server beside Redis, one connection, 800 a second: write and tasks.
     Execute,
     /// A server beside Redis, 800 events a second: from the write to the event.
@@ -179,7 +184,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
             for kept in &line.durability {
                 say(&format!("  {work:?}, {}", kept.name()).to_lowercase());
                 match work {
-                    Work::Remote | Work::Execute | Work::Notify => {
+                    Work::Remote | Work::Alike | Work::Waiting | Work::Execute | Work::Notify => {
                         // What is remote keeps what it acknowledged; there is no other row for `volatile`.
                         if *kept == Kept::Volatile {
                             continue;
@@ -194,6 +199,8 @@ pub(crate) fn run(line: &Line) -> Result<()> {
                         let (_, pair) = pairs.get(at).expect("it was just found or pushed");
                         match work {
                             Work::Remote => remote::throughput(line, pair, repetition, &mut report)?,
+                            Work::Alike => remote::alike(line, pair, repetition, &mut report)?,
+                            Work::Waiting => waiting::measure(line, pair, repetition, &mut report)?,
                             Work::Execute => remote::execute(line, pair, repetition, &mut report)?,
                             _ => remote::notify(line, pair, repetition, &mut report)?,
                         }
@@ -238,7 +245,7 @@ impl Line {
             Work::Handoff => self.handoff(report, kept),
             Work::Memory => self.memory(report, kept),
             Work::Restart => restart::measure(self, report, kept),
-            Work::Prepared | Work::Remote | Work::Execute | Work::Notify | Work::Flow => {
+            Work::Prepared | Work::Remote | Work::Alike | Work::Waiting | Work::Execute | Work::Notify | Work::Flow => {
                 unreachable!("these have servers")
             }
         }

@@ -16,7 +16,7 @@ use crate::figures::Bar;
 use crate::process::Server;
 use crate::report::Report;
 use crate::resp::redis_benchmark::{Run, Test};
-use crate::resp::{OURS, Pair, THEIRS, load_space, measure_space, tell};
+use crate::resp::{OURS, Pair, THEIRS, load_alike, load_space, measure_alike, measure_space, tell};
 use crate::workload::{Failure, Result};
 
 const SIDES: &[&str] = &[OURS, THEIRS];
@@ -99,9 +99,8 @@ pub(super) fn execute(line: &Line, pair: &Pair, repetition: u32, report: &mut Re
 
 /// Fifty connections, one command at a time and many in the pipe: write, read, take, and tasks.
 pub(super) fn throughput(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Result<()> {
-    for (pipeline, requests) in [(1, line.requests), (16, line.requests * 3)] {
-        let keys = KEYS.min(line.entries);
-        let run = Run { test: Test::Set, requests, pipeline, clients: line.clients, keys, value_bytes: line.payload };
+    for run in runs(line) {
+        let pipeline = run.pipeline;
         measure_space(pair, run, repetition, report)?;
         let [our_read, their_read] = READS;
         for (name, ours, theirs) in [("EVAL, empty", "return 1", "return 1"), ("EVAL, reads one", our_read, their_read)]
@@ -115,6 +114,24 @@ pub(super) fn throughput(line: &Line, pair: &Pair, repetition: u32, report: &mut
         }
     }
     Ok(())
+}
+
+/// One command at a time, and many in the pipe.
+fn runs(line: &Line) -> [Run; 2] {
+    [(1, line.requests), (16, line.requests * 3)].map(|(pipeline, requests)| Run {
+        test: Test::Set,
+        requests,
+        pipeline,
+        clients: line.clients,
+        keys: KEYS.min(line.entries),
+        value_bytes: line.payload,
+    })
+}
+
+/// As many connections: objects by their fields, in an order, and many at once.
+pub(super) fn alike(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Result<()> {
+    load_alike(pair, KEYS.min(line.entries), line.payload)?;
+    runs(line).into_iter().try_for_each(|run| measure_alike(pair, run, repetition, report))
 }
 
 /// What tells of a message.
