@@ -19,6 +19,7 @@ mod near;
 mod notify;
 mod prepared;
 mod query_cache;
+mod ranked;
 mod read;
 mod route;
 mod scrub;

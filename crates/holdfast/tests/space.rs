@@ -9,6 +9,8 @@ mod entries;
 mod listening;
 #[path = "space/memory.rs"]
 mod memory;
+#[path = "space/ordered.rs"]
+mod ordered;
 #[path = "space/pages.rs"]
 mod pages;
 #[path = "space/prepared.rs"]

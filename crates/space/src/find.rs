@@ -11,6 +11,7 @@ use std::ops::{Bound, ControlFlow};
 
 use journal::Position;
 
+use crate::along::{Along, First};
 use crate::command::TypeId;
 use crate::constraint::{Allowed, Constraint};
 use crate::definition::Order;
@@ -97,7 +98,7 @@ impl Filter {
 pub struct Plan {
     /// The index that is used, by name, or the field of ids; `None` when all entries are looked at.
     pub index: Option<String>,
-    /// How many entries are looked at: of long ranges at least so many.
+    /// How many entries are looked at: of long ranges at least so many, and of those that are come to in the order that is wanted, with a limit.
     pub candidates: u64,
 }
 
@@ -111,6 +112,8 @@ pub struct Search<'a> {
     /// Those that a group of another transaction than this one holds back are passed over, where the type is in groups, unless it is
     /// [`EVERYBODY`].
     pub by: u64,
+    /// If only the first in an order are wanted: they may be come to in it (see [`Found::along`]).
+    pub first: Option<First<'a>>,
     /// Asked each time that some 64 KiB of entries were looked at, whether they matched or not, and more often where that is more
     /// work: who breaks ends the search.
     pub go_on: &'a dyn Fn() -> ControlFlow<()>,
@@ -121,6 +124,8 @@ pub struct Search<'a> {
 pub struct Found<'a> {
     /// Where it lies.
     pub place: Place,
+    /// How many keys of the order that is wanted all entries of this search are come to in; 0 in no order.
+    pub along: usize,
     entry: &'a Entry,
     expires_ms: u64,
 }
@@ -173,7 +178,7 @@ enum Source<'a> {
     Range(&'a Index, Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+pub(crate) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
         Bound::Excluded(key) => Bound::Excluded(key),
@@ -234,33 +239,44 @@ fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>
             _ => None,
         });
         let Some((start, end)) = range else {
-            return (at > 0).then(|| Source::Range(index, Bound::Included(prefix.clone()), behind(prefix)));
+            let (start, end) = bounds(&prefix, false, None);
+            return (at > 0).then_some(Source::Range(index, start, end));
         };
-        let under = |key: &Vec<u8>| [prefix.as_slice(), key.as_slice()].concat();
-        let is_last = at + 1 == paths.len();
-        let start = match start {
-            Bound::Included(key) => Bound::Included(under(key)),
-            // Behind everything that begins with the value, whatever the other paths have.
-            Bound::Excluded(key) if is_last => Bound::Excluded(under(key)),
-            Bound::Excluded(key) => match behind(under(key)) {
-                Bound::Excluded(next) => Bound::Included(next),
-                other => other,
-            },
-            Bound::Unbounded => Bound::Included(prefix.clone()),
-        };
-        let end = match end {
-            Bound::Included(key) if is_last => Bound::Included(under(key)),
-            Bound::Included(key) => behind(under(key)),
-            Bound::Excluded(key) => Bound::Excluded(under(key)),
-            Bound::Unbounded => behind(prefix.clone()),
-        };
+        let (start, end) = bounds(&prefix, at + 1 == paths.len(), Some((start, end)));
         return Some(Source::Range(index, start, end));
     }
     Some(Source::Keys(index, vec![prefix]))
 }
 
+/// The keys of an index that begin with `prefix` and have, behind it, a value in the range.
+pub(crate) fn bounds(
+    prefix: &[u8],
+    is_last: bool,
+    range: Option<(&Bound<Vec<u8>>, &Bound<Vec<u8>>)>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let under = |key: &Vec<u8>| [prefix, key.as_slice()].concat();
+    let (start, end) = range.unwrap_or((&Bound::Unbounded, &Bound::Unbounded));
+    let start = match start {
+        Bound::Included(key) => Bound::Included(under(key)),
+        // Behind everything that begins with the value, whatever the other paths have.
+        Bound::Excluded(key) if is_last => Bound::Excluded(under(key)),
+        Bound::Excluded(key) => match behind(under(key)) {
+            Bound::Excluded(next) => Bound::Included(next),
+            other => other,
+        },
+        Bound::Unbounded => Bound::Included(prefix.to_vec()),
+    };
+    let end = match end {
+        Bound::Included(key) if is_last => Bound::Included(under(key)),
+        Bound::Included(key) => behind(under(key)),
+        Bound::Excluded(key) => Bound::Excluded(under(key)),
+        Bound::Unbounded => behind(prefix.to_vec()),
+    };
+    (start, end)
+}
+
 /// The keys of which a path has to have one.
-fn equal_keys<'a>(constraints: &'a [Constraint], path: &Path) -> Option<&'a [Vec<u8>]> {
+pub(crate) fn equal_keys<'a>(constraints: &'a [Constraint], path: &Path) -> Option<&'a [Vec<u8>]> {
     constraints.iter().find_map(|constraint| match &constraint.allowed {
         Allowed::Equal(keys) if constraint.path == *path => Some(keys.as_slice()),
         _ => None,
@@ -290,6 +306,28 @@ fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
     best
 }
 
+/// The way in the order that is wanted, where that leads past fewer entries than there are candidates for sorting.
+fn along<'a>(share: &'a Share, filter: &Filter, first: First<'_>, source: &(Source<'a>, u64)) -> Option<Along<'a>> {
+    if share.definition.order != Order::Any {
+        return None;
+    }
+    let total = share.entries.len() as u64;
+    let ways = share.indexes.iter();
+    let mut ways =
+        ways.filter_map(|index| Along::through(index, &filter.constraints, first.order, share.entries.len()));
+    ways.find(|way| {
+        let candidates = match &source.0 {
+            Source::Range(index, ..) if std::ptr::eq(*index, way.index) => return true,
+            long if long.is_long() => total,
+            _ => source.1,
+        };
+        let counted = way.count(COUNT_MAX);
+        let on_the_way = if counted < COUNT_MAX as u64 { counted } else { total };
+        // As if every candidate were wanted, and they lay evenly on the way.
+        u128::from(first.enough) * u128::from(on_the_way) < u128::from(candidates) * u128::from(candidates)
+    })
+}
+
 #[cfg(test)]
 #[path = "find_tests.rs"]
 mod tests;
@@ -297,9 +335,14 @@ mod tests;
 impl Engine {
     /// How the entries would be found.
     #[must_use]
-    pub fn explain(&self, of: TypeId, filter: &Filter) -> Option<Plan> {
+    pub fn explain(&self, of: TypeId, filter: &Filter, first: Option<First<'_>>) -> Option<Plan> {
         let share = self.types.get(&of)?;
-        let (source, candidates) = best(share, filter);
+        let best = best(share, filter);
+        if let Some((way, first)) = first.and_then(|first| Some((along(share, filter, first, &best)?, first))) {
+            let candidates = way.count(COUNT_MAX).min(first.enough);
+            return Some(Plan { index: Some(way.index.definition.name.clone()), candidates });
+        }
+        let (source, candidates) = best;
         let index = match source {
             Source::All => None,
             Source::Ids(_) => Some(share.definition.id.clone()),
@@ -310,8 +353,11 @@ impl Engine {
 
     /// Comes to the entries that are wanted, in the type's order, until `visit` or the search itself breaks.
     pub fn find(&self, search: Search<'_>, visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let Search { of, filter, by, go_on } = search;
+        let Search { of, filter, by, first, go_on } = search;
         let Some(share) = self.types.get(&of) else { return ControlFlow::Continue(()) };
+        let best = best(share, filter);
+        let way = first.and_then(|first| along(share, filter, first, &best));
+        let along = way.as_ref().map_or(0, |way| way.keys);
         let mut left = STRETCH_BYTES;
         let mut look = |slot: Slot| {
             let Some(entry) = share.entries.get(slot) else { return ControlFlow::Continue(()) };
@@ -326,11 +372,13 @@ impl Engine {
             if !filter.matches(fields) || (by != EVERYBODY && share.is_held(fields, by)) {
                 return ControlFlow::Continue(());
             }
-            visit(Found { place: Place { of, slot }, entry, expires_ms: share.entries.expires_ms(slot) })
+            visit(Found { place: Place { of, slot }, along, entry, expires_ms: share.entries.expires_ms(slot) })
         };
         let is_ordered = share.definition.order != Order::Any;
-        let (source, _) = best(share, filter);
-        let mut slots: Vec<Slot> = match source {
+        if let Some(way) = way {
+            return way.go(look);
+        }
+        let mut slots: Vec<Slot> = match best.0 {
             Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot)),
             Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot)),
             Source::Ids(slots) => slots,

@@ -35,7 +35,7 @@ fn write(engine: &mut Engine, id: u64, document: &Document, expires_ms: u64) {
 }
 
 fn all(filter: &Filter) -> Search<'_> {
-    Search { of: OF, filter, by: EVERYBODY, go_on: &|| ControlFlow::Continue(()) }
+    Search { of: OF, filter, by: EVERYBODY, first: None, go_on: &|| ControlFlow::Continue(()) }
 }
 
 fn found(engine: &Engine, filter: &Filter) -> Vec<Value> {
@@ -196,7 +196,7 @@ fn an_id_in_a_condition_finds_what_going_through_all_would() {
                     .cloned()
                     .collect();
                 assert_eq!(sorted(found(&engine, &filter)), sorted(through_all), "{sql} {value:?}");
-                let plan = engine.explain(OF, &filter).unwrap();
+                let plan = engine.explain(OF, &filter, None).unwrap();
                 // Nothing is above null: no id is wanted at all.
                 let is_by_id = is_by_id || sql == "id >= ?" && *value == Value::Null;
                 assert_eq!(plan.index.as_deref() == Some("id"), is_by_id, "{sql} {value:?}: {plan:?}");
@@ -206,7 +206,7 @@ fn an_id_in_a_condition_finds_what_going_through_all_would() {
         for id in &ids {
             let filter = Filter::template(&Document::from_pairs([("id", id.clone())]));
             assert_eq!(
-                (found(&engine, &filter), engine.explain(OF, &filter).unwrap().candidates),
+                (found(&engine, &filter), engine.explain(OF, &filter, None).unwrap().candidates),
                 (vec![id.clone()], 1)
             );
         }

@@ -77,6 +77,8 @@ pub(crate) struct Index {
     pub(crate) definition: IndexDefinition,
     table: Table,
     bytes: u64,
+    /// How often entries are in it: each once, unless its paths come to several values.
+    len: usize,
 }
 
 fn hash(key: &[u8]) -> u64 {
@@ -89,7 +91,7 @@ impl Index {
             IndexKind::Hash => Table::Hash(HashTable::new()),
             IndexKind::Ordered => Table::Ordered(BTreeMap::new()),
         };
-        Self { definition, table, bytes: 0 }
+        Self { definition, table, bytes: 0, len: 0 }
     }
 
     pub(crate) fn is_ordered(&self) -> bool {
@@ -99,6 +101,11 @@ impl Index {
     /// Whether an entry may be at several keys.
     pub(crate) fn is_many(&self) -> bool {
         self.definition.paths.iter().any(Path::has_items)
+    }
+
+    /// How many entries are in it; those that are at several keys count at each.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -157,6 +164,7 @@ impl Index {
 
     pub(crate) fn insert(&mut self, key: Key, slot: Slot) {
         self.bytes += SLOT_BYTES;
+        self.len += 1;
         let new = KEY_BYTES + key.len() as u64;
         match &mut self.table {
             Table::Hash(table) => match table.find_mut(hash(&key), |(other, _)| *other == key) {
@@ -178,6 +186,7 @@ impl Index {
 
     pub(crate) fn remove(&mut self, key: &[u8], slot: Slot) {
         self.bytes -= SLOT_BYTES;
+        self.len -= 1;
         let gone = KEY_BYTES + key.len() as u64;
         match &mut self.table {
             Table::Hash(table) => {

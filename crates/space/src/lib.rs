@@ -3,6 +3,7 @@
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks.
 
 mod aggregate;
+mod along;
 #[cfg(test)]
 mod arbitrary;
 mod base64;
@@ -40,6 +41,7 @@ mod value;
 
 pub use crate::serde::Timestamp;
 pub use aggregate::{GroupLimits, Groups};
+pub use along::First;
 pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
 pub use compare::compare;

@@ -239,7 +239,13 @@ impl Query {
     /// Which of two documents comes first. Equal ones stay as they are: sort with a stable sort.
     #[must_use]
     pub fn compare(&self, a: MapRef<'_>, b: MapRef<'_>) -> Ordering {
-        self.order.iter().map(|key| key.compare(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        self.compare_by(usize::MAX, a, b)
+    }
+
+    /// As [`Query::compare`], by the first so many keys of the order.
+    #[must_use]
+    pub fn compare_by(&self, keys: usize, a: MapRef<'_>, b: MapRef<'_>) -> Ordering {
+        self.order.iter().take(keys).map(|key| key.compare(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
     /// Puts together what partitions found, each part in the query's order, and cuts it to LIMIT and OFFSET. Of equal ones

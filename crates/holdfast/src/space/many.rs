@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use ::space::{
-    AtLimit, Change, Document, EVERYBODY, Engine, Found, Place, Plan, Query, Reason, Search, Stored, ValueRef,
+    AtLimit, Change, Document, EVERYBODY, Engine, First, Found, Place, Plan, Reason, Search, Stored, ValueRef,
 };
 use journal::{Log, PartitionId, Position};
 
@@ -14,6 +14,7 @@ use super::commit::What;
 use super::entries::{Entries, Entry};
 use super::locks::NOBODY;
 use super::memory::Held;
+use super::ranked::Ranked;
 use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::stop::{Stop, Watch};
@@ -26,17 +27,10 @@ use crate::kv::Shown;
 
 /// Entries that are cleared under one lock.
 const CLEAR_BATCH_MAX: usize = 256;
-/// Entries that are sorted at the least before those behind the ones that are wanted are let go of.
-const SORTED_MIN: usize = 1024;
 /// What an entry takes that was found, while a vector of them grows; its document is shared with the space. And one of which only that
 /// is kept.
 const ENTRY_BYTES: u64 = 2 * size_of::<Stored>() as u64;
 const DOCUMENT_BYTES: u64 = 2 * size_of::<Document>() as u64;
-
-/// Of equal ones those that came first stay first.
-fn sort(found: &mut [Stored], query: &Query) {
-    found.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
-}
 
 impl Entries {
     /// Reads up to `max` entries, in the order of the query if it has one.
@@ -61,15 +55,17 @@ impl Entries {
         self.check()?;
         let definition = self.kind.definition();
         let query = wanted.query.as_deref();
-        let order = query.filter(|query| !query.order.is_empty());
-        let skip = query.map_or(0, |query| query.window().1);
+        let skip = query.map_or(0, |query| usize::try_from(query.window().1).unwrap_or(usize::MAX));
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
-        let enough = limit.saturating_add(usize::try_from(skip).unwrap_or(usize::MAX));
-        let sorts_at = enough.saturating_mul(2).max(SORTED_MIN);
+        let enough = limit.saturating_add(skip);
+        if let (None, Some(query)) = (&wanted.id, query.filter(|query| !query.order.is_empty())) {
+            let shown = self.gather_in_order(wanted, Ranked::new(query, enough), held)?;
+            let entries = shown.value.into_iter().skip(skip);
+            return Ok(Shown { value: entries.map(Entry::from).collect(), position: shown.position });
+        }
         let watch = self.watch();
         let (mut found, mut position, mut refused) = (Vec::<Stored>::new(), Position::ZERO, None);
-        // Those that are sorted are known when all partitions have been gone through: they are no use.
-        let counts_uses = definition.at_limit == AtLimit::Evict && order.is_none();
+        let counts_uses = definition.at_limit == AtLimit::Evict;
         let mut used = Vec::<Place>::new();
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let mut engine = partition.space();
@@ -78,17 +74,11 @@ impl Entries {
             let mut take = |stored: Stored, place: Place| {
                 position = position.max(stored.version);
                 found.push(stored);
-                if counts_uses && found.len() as u64 > skip {
+                if counts_uses && found.len() > skip {
                     used.push(place);
                 }
-                match order {
-                    None if found.len() >= enough => return ControlFlow::Break(()),
-                    // Those behind the ones that are wanted need not be kept.
-                    Some(query) if found.len() >= sorts_at => {
-                        sort(&mut found, query);
-                        found.truncate(enough);
-                    }
-                    _ => {}
+                if found.len() >= enough {
+                    return ControlFlow::Break(());
                 }
                 refused = held.reach(found.len() as u64 * ENTRY_BYTES).err();
                 if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -114,16 +104,44 @@ impl Entries {
             if let Some(refused) = refused {
                 return Err(refused);
             }
-            if order.is_none() && found.len() >= enough {
+            if found.len() >= enough {
                 break;
             }
         }
-        if let Some(query) = order {
-            watch.check()?;
-            sort(&mut found, query);
-        }
-        let entries = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit);
+        let entries = found.into_iter().skip(skip).take(limit);
         Ok(Shown { value: entries.map(Entry::from).collect(), position })
+    }
+
+    /// The first of what is wanted, in order. They are known when all partitions have been gone through, so that this is no use of them
+    /// that counts against being evicted.
+    fn gather_in_order(&self, wanted: &Wanted, mut ranked: Ranked<'_>, held: &mut Held) -> Result<Shown<Vec<Stored>>> {
+        let definition = self.kind.definition();
+        let watch = self.watch();
+        let (mut position, mut refused) = (Position::ZERO, None);
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let engine = partition.space();
+            partition.check()?;
+            let now_ms = self.inner().clock.wall_ms();
+            let go_on = || watch.go_on();
+            let (of, filter, first) = (self.kind.of, &wanted.filter, Some(ranked.first()));
+            let search = Search { of, filter, by: EVERYBODY, first, go_on: &go_on };
+            let _ = engine.find(search, &mut |it| {
+                if !is_visible(&it, now_ms) || !wanted.names(&definition, it.document().fields()) {
+                    return ControlFlow::Continue(());
+                }
+                position = position.max(it.version());
+                ranked.add(&it)?;
+                refused = held.reach(ranked.len() as u64 * ENTRY_BYTES).err();
+                if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            drop(engine);
+            watch.check()?;
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            ranked.cut();
+        }
+        Ok(Shown { value: ranked.into_sorted(), position })
     }
 
     /// Takes up to `max` entries, each at most once. Blocks as [`Entries::take`] does for the first, not for more.
@@ -299,7 +317,9 @@ impl Entries {
         self.check()?;
         let definition = self.kind.definition();
         let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
-        Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter)).collect())
+        let query = wanted.query.as_deref().filter(|query| !query.is_grouped());
+        let first = query.and_then(|query| Some(First { order: &query.order, enough: query.reach()? }));
+        Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter, first)).collect())
     }
 
     /// Folds all entries that match into one value, of each partition by itself, and merges what came out.
@@ -390,7 +410,7 @@ impl Entries {
         visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let go_on = || watch.go_on();
-        let _ = engine.find(Search { of: self.kind.of, filter: &wanted.filter, by, go_on: &go_on }, visit);
+        let _ = engine.find(Search { of: self.kind.of, filter: &wanted.filter, by, first: None, go_on: &go_on }, visit);
         watch.check()
     }
 

@@ -390,7 +390,7 @@ impl Inner {
             None => {
                 let by = if only_reads { EVERYBODY } else { who };
                 let (now_ms, go_on) = (inner.clock.wall_ms(), || watch.go_on());
-                let search = Search { of: kind.of, filter: &wanted.filter, by, go_on: &go_on };
+                let search = Search { of: kind.of, filter: &wanted.filter, by, first: None, go_on: &go_on };
                 // Who has locked an entry to write or take it holds its group; who only reads it under a lock does not, and nobody
                 // takes what stands behind it all the same.
                 let groups = if let Order::Groups(path) = &definition.order { Some(path) } else { None };

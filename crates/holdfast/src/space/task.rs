@@ -300,8 +300,13 @@ impl<'a> Task<'a> {
             }
             if found.len() < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let search =
-            Search { of: kind.of, filter: &wanted.filter, by: EVERYBODY, go_on: &|| ControlFlow::Continue(()) };
+        let search = Search {
+            of: kind.of,
+            filter: &wanted.filter,
+            by: EVERYBODY,
+            first: None,
+            go_on: &|| ControlFlow::Continue(()),
+        };
         let _ = self.engine.find(search, look);
         if is_queue {
             found.sort_by_key(|stored| stored.sequence);

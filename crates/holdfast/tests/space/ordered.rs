@@ -1,0 +1,158 @@
+//! The first of many, in an order: along an index or not, the same.
+
+use std::collections::BTreeMap;
+
+use holdfast::space::{IndexDefinition, Path, Placement, Query, ValueRef};
+
+use super::*;
+
+const FIELDS: [&str; 3] = ["a", "b", "c"];
+
+/// A value, or none, of few different ones, so that there are equals.
+fn value(random: &mut base::Random) -> Option<Value> {
+    Some(match random.below(12) {
+        0 => return None,
+        1 => Value::Null,
+        2 => Value::from("x"),
+        3 => Value::F64(random.below(8) as f64),
+        4 => vec![Value::from(1)].into(),
+        _ => Value::from(random.below(8)),
+    })
+}
+
+fn keys(query: &Query, document: &Document) -> Vec<Value> {
+    query.order.iter().map(|key| key.path.first(document.fields()).to_value()).collect()
+}
+
+/// With one more index, ordered, on these paths.
+fn ordered(mut definition: Definition, paths: &[&str]) -> Definition {
+    let (name, paths) = (paths.join(", "), paths.iter().map(|path| Path::parse(path).unwrap()).collect());
+    definition.indexes.push(IndexDefinition { name, kind: IndexKind::Ordered, unique: false, paths });
+    definition
+}
+
+fn equal(a: &[Value], b: &[Value]) -> bool {
+    let same = |a: &Value, b: &Value| holdfast::space::compare(a.stored().get(), b.stored().get()).is_eq();
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
+/// What the query gives, checked against all that match its condition, sorted here.
+fn check(entries: &Entries, condition: &str, order: &str, (limit, offset): (u64, u64)) {
+    let sql = format!("{condition} {order} LIMIT {limit} OFFSET {offset}");
+    let query = Query::parse(&sql).unwrap();
+    let (all, filter) = (Wanted::all(), Query::parse(condition).unwrap().predicate);
+    let mut expected = entries.read_many(&all, usize::MAX).unwrap();
+    expected.retain(|entry| filter.matches(entry.document.fields()));
+    let matching: BTreeSet<i64> = expected.iter().map(id).collect();
+    expected.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
+    let expected: Vec<_> = expected.iter().skip(offset as usize).take(limit as usize).collect();
+    let found = entries.read_many(&Wanted::query(&sql, &[]).unwrap(), usize::MAX).unwrap();
+    assert_eq!(found.len(), expected.len(), "{sql}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(equal(&keys(&query, &found.document), &keys(&query, &expected.document)), "{sql}");
+    }
+    let ids: BTreeSet<i64> = found.iter().map(id).collect();
+    assert_eq!(ids.len(), found.len(), "{sql}: each once");
+    assert!(ids.is_subset(&matching), "{sql}");
+}
+
+#[test]
+fn whatever_indexes_there_are_the_first_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let seed = base::entropy();
+    println!("seed {seed}");
+    let mut random = base::Random::new(seed);
+    let plain = Definition::new("o", "t");
+    let kinds = [
+        plain.clone(),
+        ordered(plain.clone(), &["a"]),
+        ordered(ordered(plain.clone(), &["b"]), &["a", "b"]),
+        ordered(plain.clone(), &["a", "b", "c"]),
+        ordered(ordered(plain.clone(), &["b", "a"]), &["c"]),
+        ordered(Definition { placement: Placement::Together, ..plain }, &["a"]),
+    ];
+    for (number, definition) in kinds.into_iter().enumerate() {
+        let definition = Definition { name: format!("t{number}"), ..definition };
+        let entries = store.space("o").declare(definition).unwrap();
+        for id in 0..600 {
+            let mut fields: BTreeMap<String, Value> = BTreeMap::from([("id".to_owned(), Value::from(id))]);
+            for name in FIELDS {
+                fields.extend(value(&mut random).map(|value| (name.to_owned(), value)));
+            }
+            // Of one kind all have every field, so that an index has all entries.
+            if number % 2 == 1 {
+                FIELDS.iter().for_each(|name| {
+                    let there = fields.entry((*name).to_owned()).or_insert(Value::from(3));
+                    *there = if *there == Value::Null { Value::from(4) } else { there.clone() };
+                });
+            }
+            entries.write(&Document::new(&fields), &upsert()).unwrap();
+        }
+        for _ in 0..150 {
+            let mut pick = |of: &[&str]| of[random.below(of.len() as u64) as usize].to_owned();
+            let condition = pick(&[
+                "id >= 0",
+                "a > 2",
+                "a >= 2 AND a < 6",
+                "a = 3",
+                "a = 3 AND b > 1",
+                "b <= 5",
+                "a IN (1, 2)",
+                "b = 2 AND a = 5",
+                "c <> 3",
+                "a > 100",
+            ]);
+            let key = |pick: &mut dyn FnMut(&[&str]) -> String| {
+                [pick(&FIELDS), pick(&["", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST"])].join(" ")
+            };
+            let mut keys = vec![key(&mut pick)];
+            while pick(&["more", "enough"]) == "more" && keys.len() < 3 {
+                keys.push(key(&mut pick));
+            }
+            let window = (random.below(12), random.below(4) * random.below(4));
+            check(&entries, &condition, &format!("ORDER BY {}", keys.join(", ")), window);
+        }
+    }
+}
+
+#[test]
+fn the_first_of_many_are_come_to_along_an_index_and_not_by_looking_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let indexed = ordered(ordered(Definition::new("o", "t"), &["n"]), &["kind", "n"]);
+    let entries = store.space("o").declare(indexed).unwrap();
+    for id in 0..4000 {
+        let fields = [("id", Value::from(id)), ("n", (id * 7919 % 4000).into()), ("kind", (id % 2).into())];
+        entries.write(&Document::from_pairs(fields), &upsert()).unwrap();
+    }
+    let looked_at = |sql: &str| -> u64 {
+        let plans = entries.explain(&Wanted::query(sql, &[]).unwrap()).unwrap();
+        plans.iter().map(|plan| plan.candidates).sum()
+    };
+    let n = |sql: &str| -> Vec<i64> {
+        let found = entries.read_many(&Wanted::query(sql, &[]).unwrap(), usize::MAX).unwrap();
+        let number = |entry: &holdfast::space::Entry| match entry.document.get("n") {
+            Some(ValueRef::I64(n)) => n,
+            other => panic!("{other:?}"),
+        };
+        found.iter().map(number).collect()
+    };
+    for (sql, expected) in [
+        ("n >= 100 ORDER BY n LIMIT 3", [100, 101, 102]),
+        ("n > 100 AND n < 3000 ORDER BY n DESC LIMIT 3", [2999, 2998, 2997]),
+        ("n <> 1 ORDER BY n LIMIT 3 OFFSET 2", [3, 4, 5]),
+        ("kind = 1 ORDER BY n DESC LIMIT 3", [3999, 3997, 3995]),
+        ("n >= 10 ORDER BY n, kind DESC LIMIT 3", [10, 11, 12]),
+    ] {
+        assert!(looked_at(sql) <= 5 * 16, "{sql}: {}", looked_at(sql));
+        assert_eq!(n(sql), expected, "{sql}");
+    }
+    // Without a limit, or by what no index has, all are looked at.
+    assert!(looked_at("n >= 100 ORDER BY n") > 3000);
+    assert_eq!(looked_at("n <> 1 ORDER BY id LIMIT 3"), 4000);
+    // What has no value is not in the index, and comes first.
+    entries.write(&Document::from_pairs([("id", 5000)]), &upsert()).unwrap();
+    let first = entries.read_many(&Wanted::query("id >= 0 ORDER BY n LIMIT 2", &[]).unwrap(), 10).unwrap();
+    assert_eq!(first.iter().map(id).collect::<Vec<_>>(), [5000, 0]);
+}
