@@ -83,7 +83,7 @@ fn a_server_is_measured_beside_redis() {
     measured(&of("remote"), &["requests", "p50"], &["holdfast", "redis"]);
     let alike = of("alike");
     measured(&alike, &["requests", "p50"], &["holdfast", "redis"]);
-    assert_eq!(alike.iter().filter(|row| row["figure"] == "requests").count(), 5 * 2 * 2, "rows, pipes, durabilities");
+    assert_eq!(alike.iter().filter(|row| row["figure"] == "requests").count(), 6 * 2 * 2, "rows, pipes, durabilities");
     measured(&of("waiting"), &["hand-off p50", "hand-off p99"], &["holdfast", "redis"]);
     measured(
         &of("execute"),

@@ -212,6 +212,25 @@ impl Source<'_> {
         }
     }
 
+    /// Whether an entry may be come to more than once.
+    fn is_many(&self) -> bool {
+        matches!(self, Self::Keys(index, _) | Self::Range(index, _, _) if index.is_many())
+    }
+
+    /// Comes to what is in the index, or has the ids, until `look` breaks.
+    fn each(&self, look: &mut dyn FnMut(Slot) -> ControlFlow<()>) -> ControlFlow<()> {
+        match self {
+            Self::All => ControlFlow::Continue(()),
+            Self::Ids(slots) => slots.iter().try_for_each(|slot| look(*slot)),
+            Self::Keys(index, keys) => {
+                keys.iter().filter_map(|key| index.get(key)).try_for_each(|slots| slots.iter().try_for_each(&mut *look))
+            }
+            Self::Range(index, start, end) => index
+                .range(as_slice(start), as_slice(end))
+                .try_for_each(|(_, slots)| slots.iter().try_for_each(&mut *look)),
+        }
+    }
+
     fn is_long(&self) -> bool {
         let Self::Range(index, start, end) = self else { return false };
         index.range(as_slice(start), as_slice(end)).nth(COUNT_MAX).is_some()
@@ -378,31 +397,27 @@ impl Engine {
         if let Some(way) = way {
             return way.go(look);
         }
-        let mut slots: Vec<Slot> = match best.0 {
+        let source = best.0;
+        match &source {
             Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot)),
             Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot)),
-            Source::Ids(slots) => slots,
-            Source::Keys(index, keys) => match keys.as_slice() {
-                [key] if !is_ordered => {
-                    return index.get(key).map_or(ControlFlow::Continue(()), |slots| slots.iter().try_for_each(look));
-                }
-                keys => keys.iter().filter_map(|key| index.get(key)).flat_map(|slots| slots.iter()).collect(),
-            },
-            Source::Range(index, start, end) => {
-                let mut keys = index.range(as_slice(&start), as_slice(&end));
-                if !is_ordered && !index.is_many() {
-                    return keys.try_for_each(|(_, slots)| slots.iter().try_for_each(&mut look));
-                }
-                keys.flat_map(|(_, slots)| slots.iter()).collect()
-            }
-        };
+            _ => {}
+        }
         if is_ordered {
+            let mut slots = Vec::new();
+            let _ = source.each(&mut |slot| {
+                slots.push(slot);
+                ControlFlow::Continue(())
+            });
             slots.sort_unstable_by_key(|slot| share.entries.get(*slot).map(Entry::sequence));
             slots.dedup();
             return slots.into_iter().try_for_each(look);
         }
         // An entry with several items may be at several keys.
-        let mut seen = BTreeSet::new();
-        slots.into_iter().filter(|slot| seen.insert(*slot)).try_for_each(look)
+        let mut seen = source.is_many().then(BTreeSet::new);
+        source.each(&mut |slot| {
+            let is_new = seen.as_mut().is_none_or(|seen| seen.insert(slot));
+            if is_new { look(slot) } else { ControlFlow::Continue(()) }
+        })
     }
 }

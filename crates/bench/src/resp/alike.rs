@@ -3,7 +3,8 @@
 //! * `SPACE.CHANGE` of one field by `HSET`, of random entries, and its `INCR` by `HINCRBY`, of one that everybody increments;
 //! * `SPACE.READ` by `HGETALL`: all of an object;
 //! * `SPACE.MREAD` of a hundred entries by an ordered index, by `ZRANGEBYLEX`, whose members are the documents;
-//! * `SPACE.MWRITE` of a hundred by `MSET`.
+//! * `SPACE.MWRITE` of a hundred by `MSET`;
+//! * `SPACE.TAKE` of what a template says, by a hash index that all entries are in, by `LPOP`.
 //!
 //! May use: `redis_benchmark.rs`, clients. Must not know: RESP.
 
@@ -35,6 +36,19 @@ pub(crate) fn load(pair: &Pair, keys: u64, value_bytes: usize) -> Result<()> {
     Client::connect(pair.theirs.address)?.pour(hashes.chain(set))
 }
 
+/// What is taken, as many as there are requests.
+fn fill(pair: &Pair, run: Run) -> Result<()> {
+    let value = "x".repeat(run.value_bytes);
+    let document = |key| format!("{{\"id\":{key},\"state\":\"new\",\"value\":\"{value}\"}}").into_bytes();
+    let (mut ours, mut theirs) = (Client::connect(pair.ours.address)?, Client::connect(pair.theirs.address)?);
+    ours.call(&[b"SPACE.DECLARE", b"bench", b"job", b"INDEX", b"state", b"HASH", b"1", b"state"])?;
+    ours.call(&[b"SPACE.CLEAR", b"bench", b"job", b"ANY"])?;
+    theirs.call(&[b"DEL", b"job"])?;
+    let words = |words: [&str; 3], last| words.iter().map(|word| word.as_bytes().to_vec()).chain([last]).collect();
+    ours.pour((0..run.requests).map(|key| words(["SPACE.WRITE", "bench", "job"], document(key))))?;
+    theirs.pour((0..run.requests).map(|_| vec![b"RPUSH".to_vec(), b"job".to_vec(), value.clone().into_bytes()]))
+}
+
 /// Measures both sides in turn.
 pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Report) -> Result<()> {
     let (id, hash) = (format!("\"key:{RANDOM}\""), format!("hash:{RANDOM}"));
@@ -53,6 +67,9 @@ pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
     for (name, words) in one {
         in_turn(pair, (name, run), &words, repetition, report)?;
     }
+    fill(pair, run)?;
+    let take = vec!["SPACE.TAKE", "bench", "job", "TEMPLATE", "{\"state\":\"new\"}"];
+    in_turn(pair, ("SPACE.TAKE by a template by LPOP", run), &[take, vec!["LPOP", "job"]], repetition, report)?;
     // A command that is of a hundred entries is asked for a hundredth as often.
     let run = Run { requests: (run.requests / MANY).max(u64::from(run.clients)), ..run };
     let (many, from) = (MANY.to_string(), format!("[key:{RANDOM}"));

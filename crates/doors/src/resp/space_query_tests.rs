@@ -112,3 +112,30 @@ fn a_known_text_means_the_same_when_types_and_indexes_change() {
     let answer = fixture.run_args(&[command, space, b"orders", sql, none]);
     assert_eq!(answer, "-ERR the query is of the type others, not of orders");
 }
+
+/// The first that matches was looked for in a thread, two at a time, whenever an index said that many do.
+#[test]
+fn the_first_of_many_that_match_is_found_at_once() {
+    let mut fixture = Fixture::new();
+    fixture.check(&[("SPACE.DECLARE shop jobs INDEX state HASH 1 state INDEX n ORDERED 1 n", "+OK")]);
+    let text = "x".repeat(2_000);
+    for first in (0..6_000).step_by(500) {
+        let one = |id| format!("{{\"id\":{id},\"state\":\"new\",\"n\":{id},\"text\":\"{text}\"}}");
+        let documents: Vec<String> = (first..first + 500).map(one).collect();
+        let words = ["SPACE.MWRITE", "shop", "jobs", "500"].into_iter().chain(documents.iter().map(String::as_str));
+        fixture.run_args(&words.map(str::as_bytes).collect::<Vec<_>>());
+    }
+    fixture.session.effort = crate::resp::effort::Effort::here(1 << 20);
+    // Said of one that is looked for elsewhere, it is an error.
+    for word in ["SPACE.READ", "SPACE.TAKE"] {
+        let named = [word.as_bytes(), b"shop", b"jobs", b"TEMPLATE", br#"{"state":"new"}"#, b"STRICT"];
+        assert!(fixture.run_args(&named).starts_with("*3 "), "{word}");
+        let elsewhere = run(&mut fixture, &format!("{word} shop jobs"), "missing = 7", "0 STRICT");
+        assert!(elsewhere.starts_with("-ERR STRICT is of an entry that is found fast"), "{elsewhere}");
+        assert_eq!(run(&mut fixture, &format!("{word} shop jobs"), "missing = 7", "0"), "$-1");
+    }
+    for (order, expected) in [("n >= 100 ORDER BY n", ["100", "101"]), ("n >= 0 ORDER BY id DESC", ["5999", "5998"])] {
+        let first = run(&mut fixture, "SPACE.MREAD shop jobs", order, "0 COUNT 2");
+        assert!(expected.iter().all(|id| first.contains(&format!("\"id\":{id},"))), "{order}");
+    }
+}

@@ -314,11 +314,34 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn explain(&self, wanted: &Wanted) -> Result<Vec<Plan>> {
-        self.check()?;
-        let definition = self.kind.definition();
-        let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
+        self.explain_first(wanted, usize::MAX)
+    }
+
+    /// As [`Entries::explain`], when no more than `max` of them are wanted.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn explain_first(&self, wanted: &Wanted, max: usize) -> Result<Vec<Plan>> {
         let query = wanted.query.as_deref().filter(|query| !query.is_grouped());
-        let first = query.and_then(|query| Some(First { order: &query.order, enough: query.reach()? }));
+        let first = query.map(|query| {
+            let (limit, skip) = query.window();
+            let limit = limit.map_or(max as u64, |limit| limit.min(max as u64));
+            First { order: &query.order, enough: limit.saturating_add(skip) }
+        });
+        self.plans(wanted, first)
+    }
+
+    /// As [`Entries::explain`], when all of them are wanted, whatever the query's limit says.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn explain_all(&self, wanted: &Wanted) -> Result<Vec<Plan>> {
+        self.plans(wanted, None)
+    }
+
+    fn plans(&self, wanted: &Wanted, first: Option<First<'_>>) -> Result<Vec<Plan>> {
+        self.check()?;
+        let partitions = route::of_wanted(self.inner(), &self.kind.definition(), wanted)?;
         Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter, first)).collect())
     }
 

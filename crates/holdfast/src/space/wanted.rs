@@ -130,6 +130,12 @@ impl Wanted {
         self.limit
     }
 
+    /// Whether its query has an order.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.query.as_deref().is_some_and(|query| !query.order.is_empty())
+    }
+
     /// What it was made of.
     #[must_use]
     pub fn by(&self) -> &WantedBy {

@@ -20,8 +20,10 @@ pub(crate) mod within;
 pub(crate) mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use holdfast::space::{Entries, Entry, GoOn, Stop, ValueRef, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Order, Stop, ValueRef, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -30,6 +32,10 @@ use crate::resp::session::Need;
 
 /// How many entries a command may have to look at before it is run off the event loop.
 const LOOKED_AT_MAX: u64 = 4_096;
+/// How many stretches of work a search may do on the event loop of which it is not known how many it needs: each some 64 KiB of entries, or a partition.
+const STRETCHES_HERE_MAX: usize = 48;
+/// And how long.
+const TIME_HERE_MAX: Duration = Duration::from_millis(1);
 
 fn text<'a>(what: &str, argument: &'a [u8]) -> Result<&'a str, Fail> {
     std::str::from_utf8(argument).map_err(|_| format!("ERR the name of the {what} is not UTF-8").into())
@@ -93,8 +99,35 @@ fn entries_to_change(call: &mut Call<'_, '_>) -> Result<Arc<Entries>, Fail> {
 
 /// Whether finding these may take so long that others would wait: by no index, or in a long range of one.
 fn is_long(entries: &Entries, wanted: &Wanted) -> Result<bool, Fail> {
-    let plans = entries.explain(wanted)?;
+    let plans = entries.explain_all(wanted)?;
     Ok(plans.iter().map(|plan| plan.candidates).sum::<u64>() > LOOKED_AT_MAX)
+}
+
+/// Finds here what may take long and mostly does not, because the first that are come to are wanted. None when it did, and is to be begun again elsewhere;
+/// then nothing has been changed.
+fn found_here<T>(
+    call: &Call<'_, '_>,
+    entries: &Entries,
+    find: impl FnOnce(&Entries) -> holdfast::Result<T>,
+) -> Result<Option<T>, Fail> {
+    // Those of a type with an order are put in order first, however many there are; and a script is in a thread.
+    if entries.definition().order != Order::Any || call.session.is_script {
+        return Ok(None);
+    }
+    let (left, began) = (AtomicUsize::new(STRETCHES_HERE_MAX), Instant::now());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&is_over);
+    let go_on = GoOn::new(move || {
+        // A stretch of a condition that takes long may take a millisecond by itself.
+        let may = left.load(Ordering::Relaxed) > 0 && began.elapsed() < TIME_HERE_MAX;
+        left.fetch_sub(usize::from(may), Ordering::Relaxed);
+        tells.fetch_or(!may, Ordering::Relaxed);
+        may
+    });
+    match find(&entries.until(Stop { go_on: Some(go_on), ..stop(call) })) {
+        Err(_) if is_over.load(Ordering::Relaxed) => Ok(None),
+        found => Ok(Some(found?)),
+    }
 }
 
 /// What a reply rests on. An entry that is in no journal is as durable as it will ever be.

@@ -14,7 +14,7 @@ use super::query::begins;
 use super::wait::{Many, Wait};
 use super::wanted::{Chosen, Options, Takes, chosen, options};
 use super::within::Begins;
-use super::{entries, is_long, need_of, show, show_change, within, write_entry};
+use super::{entries, found_here, is_long, need_of, show, show_change, within, write_entry};
 use crate::handed::Handed;
 use crate::resp::call::{Answer, Call, Fail};
 use crate::resp::effort::Use;
@@ -51,13 +51,15 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         return one_within(call, entries, chosen, options, reading, taking);
     }
     let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted)?;
+    let find = |entries: &Entries| match taking {
+        Taking::Read => entries.read_shown(&chosen.wanted, &reading),
+        Taking::Take => entries.take_shown(&chosen.wanted, &reading),
+    };
+    let looked = if is_long { found_here(call, &entries, find)? } else { Some(find(&entries)?) };
+    let is_long = looked.is_none();
     let mut through = None;
-    if !is_long {
-        let shown = match taking {
-            Taking::Read => entries.read_shown(&chosen.wanted, &reading)?,
-            Taking::Take => entries.take_shown(&chosen.wanted, &reading)?,
-        };
-        if let Some(shown) = shown {
+    if let Some(found) = looked {
+        if let Some(shown) = found {
             if taking == Taking::Read {
                 call.session.effort.add(shown.value.document.as_bytes().len() as u64, Use::Show)?;
             }
@@ -214,7 +216,13 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
         });
     }
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
-    if may_be_long && is_long(&entries, &chosen.wanted)? {
+    let find = |entries: &Entries| entries.read_many_shown(&chosen.wanted, many.count);
+    let looked = match may_be_long && is_long(&entries, &chosen.wanted)? {
+        false => Some(find(&entries)?),
+        true if is_sorted(&entries, &chosen.wanted, many.count)? => None,
+        true => found_here(call, &entries, find)?,
+    };
+    let Some(shown) = looked else {
         let asked = call.durability;
         call.defer_reading(move |reply| {
             let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
@@ -222,13 +230,18 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
             Ok(need_of(&entries, asked, shown.position))
         });
         return Ok(());
-    }
-    let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
+    };
     let bytes = shown.value.iter().map(|entry| entry.document.as_bytes().len() as u64).sum();
     call.session.effort.add(bytes, Use::Show)?;
     show(call, &entries, shown.position);
     many.write(call.reply, &shown.value);
     Ok(())
+}
+
+/// Whether the first are only known when many have been looked at, because no index leads to them in their order.
+fn is_sorted(entries: &Entries, wanted: &Wanted, count: usize) -> Result<bool, Fail> {
+    let candidates: u64 = entries.explain_first(wanted, count)?.iter().map(|plan| plan.candidates).sum();
+    Ok(wanted.is_ordered() && candidates > super::LOOKED_AT_MAX)
 }
 
 /// Whether so many entries may have more bytes than are shown on the event loop.
