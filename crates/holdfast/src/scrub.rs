@@ -313,4 +313,32 @@ mod tests {
         let took = now.since(begin).as_secs_f64();
         assert!(took >= (scrubbed / rate) as f64 - 2.0, "{scrubbed} bytes in {took} s");
     }
+
+    /// Nobody but the client knew of it until the scrubber came by.
+    #[test]
+    fn a_value_that_is_read_and_damaged_is_known_from_then_on_and_counts_once() {
+        let disk = Disk::new(1);
+        let words = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let heard = Arc::clone(&words);
+        let told: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |word: &str| lock(&heard).push(word.to_owned()));
+        let limits = crate::Limits { segment_bytes: 1 << 20, ..crate::Limits::default() };
+        let options = || Options { trouble: Some(Arc::clone(&told)), limits: limits.clone(), ..Options::default() };
+        let store = open(&disk, options());
+        for number in 0..60u32 {
+            let mut value = vec![0; 50_000];
+            base::Random::new(u64::from(number)).fill(&mut value);
+            store.kv().put(b"b", &number.to_be_bytes(), &value, &crate::PutOptions::default()).unwrap();
+        }
+        disk.flip(Path::new("/store/journal/0000000000000000.seg"), 500_000, 1);
+        let keys = || (0..60u32).filter(|number| store.kv().get(b"b", &number.to_be_bytes()).is_err()).count();
+        assert_eq!((keys(), keys()), (1, 1));
+        let damage = store.stats().damage;
+        assert!(matches!(&damage[..], [one] if one.kind == DamageKind::Record && one.bytes < 60_000), "{damage:?}");
+        let inner = store.inner();
+        let mut now = inner.clock.now();
+        let mut scrubber = Scrubber::new(1 << 30, now).unwrap();
+        finish_round(inner, &mut scrubber, &mut now);
+        assert_eq!(store.stats().damage.len(), 1, "{:?}", store.stats().damage);
+        assert!(lock(&words).iter().any(|word| word.contains("Record damage")), "{:?}", lock(&words));
+    }
 }

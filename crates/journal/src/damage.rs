@@ -50,6 +50,13 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// Whether all of it is in another, of the same kind.
+    pub(crate) fn is_part_of(&self, whole: &Self) -> bool {
+        (&self.path, self.kind) == (&whole.path, whole.kind)
+            && whole.offset <= self.offset
+            && self.offset + self.bytes <= whole.offset + whole.bytes
+    }
+
     /// Whether it is a segment that is missing, and that was not let go of, by where the journal begins.
     pub(crate) fn is_missing_behind(&self, begin: Position) -> bool {
         self.kind == DamageKind::Missing && self.position.plus(self.bytes) > begin

@@ -14,6 +14,7 @@ use base::{Clock, DirLock, Files, Limits, Signal, Yielder};
 
 use crate::batch::{Appended, Batch};
 use crate::commit::{Ages, Due, Writing, load, lock};
+use crate::damage::{DamageKind, damage_at};
 use crate::error::{Error, Result};
 use crate::footer::footer_bytes_max;
 use crate::header::header_bytes;
@@ -553,6 +554,14 @@ impl Log for Journal {
             self.flush()?;
         }
         segment.read(buffer, at - segment.base.get())
+    }
+
+    fn note_damage(&self, at: u64, bytes: u64, reason: &'static str) {
+        // What is gone by now is nobody's any more.
+        if let Ok(segment) = self.segment_at(at) {
+            let offset = at - segment.base.get();
+            self.remember_part(damage_at(&segment, DamageKind::Record, offset, bytes, reason));
+        }
     }
 
     fn trim(&self, lowest: Position) -> Result<()> {

@@ -106,6 +106,9 @@ pub trait Log: Send + Sync {
     /// `Missing` when the address is not in the log any more; `Damaged` when the file ends before.
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<()>;
 
+    /// Whoever read bytes from `at` on found that they are not what was written: they are shown as damage from now on.
+    fn note_damage(&self, at: u64, bytes: u64, reason: &'static str);
+
     /// Removes what lies wholly below `lowest`, which no reader needs any more. Does nothing, and is to be called again
     /// later, while somebody holds the files.
     ///

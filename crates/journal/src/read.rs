@@ -301,14 +301,24 @@ impl Journal {
         }
     }
 
-    /// Adds damage to what is known, unless it is; returns what is known of that range.
+    /// Adds damage to what is known, unless it is, in place of parts of it that are; returns what is known of that range. A value that was
+    /// read is a part of the record that the scrubber finds.
     pub(crate) fn remember(&self, damage: Damage) -> Damage {
         let mut known = lock(&self.damage);
         let is_same = |d: &&Damage| (&d.path, d.offset, d.bytes) == (&damage.path, damage.offset, damage.bytes);
         if let Some(before) = known.damage.iter().find(is_same) {
             return before.clone();
         }
+        known.damage.retain(|before| !before.is_part_of(&damage));
         known.damage.push(damage.clone());
         damage
+    }
+
+    /// Adds damage to what is known, unless it is, by itself or as a part of more.
+    pub(crate) fn remember_part(&self, damage: Damage) {
+        let mut known = lock(&self.damage);
+        if !known.damage.iter().any(|before| damage.is_part_of(before)) {
+            known.damage.push(damage);
+        }
     }
 }

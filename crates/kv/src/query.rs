@@ -288,7 +288,11 @@ impl Reader {
         if let Some(value) = self.at_hand(ledger_key, stored, entry)? {
             return Ok(value);
         }
-        let value = self.stored_value(bucket, key, entry)?;
+        let value = self.stored_value(bucket, key, entry).inspect_err(|error| {
+            if let Error::Value { at, reason } = error {
+                self.log.note_damage(*at, u64::from(entry.command_bytes), reason);
+            }
+        })?;
         self.entries.note_value(ledger_key, stored, &value);
         Ok(value)
     }
