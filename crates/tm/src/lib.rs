@@ -5,6 +5,7 @@
 mod administration;
 mod decisions;
 mod embedded;
+mod idle;
 mod postgres_decisions;
 mod postgres_mark;
 mod profile;
@@ -47,6 +48,7 @@ pub use coordinator::Coordinator;
 pub use decisions::{Decisions, Error, ErrorKind, Result, against, decide_abort, next_resumer, note_done, note_ended};
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
+pub use idle::MysqlIdle;
 #[cfg(feature = "sql")]
 pub use last_resource::{Kept, LastResource};
 #[cfg(feature = "sql")]

@@ -8,7 +8,9 @@
 //! may not come now, not that anything failed. And a prepared branch that changed nothing is let go when its connection ends, but
 //! stays in the list until it is to be committed, which is refused then as one that was rolled back.
 //!
-//! May use: `branch`, mysql_async. Must not know: coordinators.
+//! The session of a branch of a transaction with a deadline may be idle until then: `idle.rs`.
+//!
+//! May use: `branch`, `idle`, mysql_async. Must not know: coordinators.
 
 mod manager;
 
@@ -21,11 +23,14 @@ use tokio::sync::Mutex;
 use xa::{FORMAT_ID, XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
+use crate::idle::MysqlIdle;
 pub use manager::MysqlManager;
 
 /// A branch in MariaDB or MySQL, on a connection of the program.
 pub struct MysqlBranch {
     connection: Arc<Mutex<Conn>>,
+    name: Xid,
+    /// The same as statements take it.
     xid: String,
     state: State,
 }
@@ -44,9 +49,14 @@ impl MysqlBranch {
     /// # Errors
     /// The database's.
     pub async fn start(connection: &Arc<Mutex<Conn>>, xid: &Xid) -> Result<Self, Error> {
-        let xid = literal(xid);
-        connection.lock().await.query_drop(format!("XA START {xid}")).await?;
-        Ok(Self { connection: Arc::clone(connection), xid, state: State::Active })
+        let (name, xid) = (xid.clone(), literal(xid));
+        connection.lock().await.query_drop(MysqlIdle(&name).begun(&format!("XA START {xid}"))).await?;
+        Ok(Self { connection: Arc::clone(connection), name, xid, state: State::Active })
+    }
+
+    /// The statement that ends it, in this connection.
+    fn last_statement(&self, verb: &str, more: &str) -> String {
+        MysqlIdle(&self.name).ended(&format!("XA {verb} {}{more}", self.xid))
     }
 
     /// Says why it failed, and ends it unless the connection did.
@@ -57,7 +67,7 @@ impl MysqlBranch {
         let mut connection = self.connection.lock().await;
         // Refused when it is ended already.
         let _ = connection.query_drop(format!("XA END {}", self.xid)).await;
-        match connection.query_drop(format!("XA ROLLBACK {}", self.xid)).await {
+        match connection.query_drop(self.last_statement("ROLLBACK", "")).await {
             Err(Error::Io(_) | Error::Driver(_)) => Answer::new(XaCode::ManagerDown, error.to_string()),
             // Not known: it went with the failure.
             _ => {
@@ -85,7 +95,7 @@ impl Branch for MysqlBranch {
 
     fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            let statements = format!("XA END {0}; XA COMMIT {0} ONE PHASE", self.xid);
+            let statements = format!("XA END {}; {}", self.xid, self.last_statement("COMMIT", " ONE PHASE"));
             let result = self.connection.lock().await.query_drop(statements).await;
             match result {
                 Ok(()) => {
@@ -100,7 +110,7 @@ impl Branch for MysqlBranch {
     fn commit(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             self.state = State::Ended;
-            settled(self.connection.lock().await.query_drop(format!("XA COMMIT {}", self.xid)).await)
+            settled(self.connection.lock().await.query_drop(self.last_statement("COMMIT", "")).await)
         })
     }
 
@@ -112,7 +122,7 @@ impl Branch for MysqlBranch {
                 let _ = connection.query_drop(format!("XA END {}", self.xid)).await;
             }
             self.state = State::Ended;
-            settled(connection.query_drop(format!("XA ROLLBACK {}", self.xid)).await)
+            settled(connection.query_drop(self.last_statement("ROLLBACK", "")).await)
         })
     }
 }
@@ -124,11 +134,12 @@ impl Drop for MysqlBranch {
         }
         // Without a runtime the connection cannot be used, and closing it rolls back.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (connection, xid) = (Arc::clone(&self.connection), self.xid.clone());
+            let (connection, end) = (Arc::clone(&self.connection), format!("XA END {}", self.xid));
+            let rollback = self.last_statement("ROLLBACK", "");
             runtime.spawn(async move {
                 let mut connection = connection.lock().await;
-                let _ = connection.query_drop(format!("XA END {xid}")).await;
-                let _ = connection.query_drop(format!("XA ROLLBACK {xid}")).await;
+                let _ = connection.query_drop(end).await;
+                let _ = connection.query_drop(rollback).await;
             });
         }
     }

@@ -11,14 +11,13 @@
 //! A branch of a transaction with a deadline also says how long its session may be idle in it, so that a program
 //! that hangs for as long loses its session and the locks with it. It is said by `SET LOCAL`, which takes no snapshot, so that `SET TRANSACTION` may come next.
 //!
-//! May use: `xa`, the system's clock. Must not know: connections.
+//! May use: `idle`, `xa`, the system's clock. Must not know: connections.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use xa::Xid;
 
-/// The least time to be idle in: deadlines are of the coordinator's clock, and this program's may be ahead of it.
-const IDLE_MIN: Duration = Duration::from_secs(10);
+use crate::idle::idle_time;
 
 /// What the error says. PostgreSQL translates its errors, but not what they quote.
 const WORDS: &str = "the branch is not open any more, and another transaction may be: the program ended it itself";
@@ -37,12 +36,7 @@ impl PostgresMark<'_> {
 
     /// Says how long the session may be idle in the branch, when the transaction has a deadline.
     fn idle(self, now: SystemTime) -> String {
-        let deadline_ms = self.0.transaction.deadline_ms;
-        if deadline_ms == 0 {
-            return String::new();
-        }
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let left = Duration::from_millis(deadline_ms).saturating_sub(now).max(IDLE_MIN);
+        let Some(left) = idle_time(self.0, now) else { return String::new() };
         // What PostgreSQL takes at the most, 24 days.
         let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
         format!("SET LOCAL idle_in_transaction_session_timeout = {left_ms}; ")

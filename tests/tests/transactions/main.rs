@@ -12,6 +12,7 @@ mod database_tests;
 mod databases;
 mod engine_tests;
 mod full_disk_tests;
+mod idle_database_tests;
 mod kill_tests;
 mod last_resource_database_tests;
 mod last_resource_tests;

@@ -29,6 +29,9 @@ use crate::abi::{
 use crate::last_error;
 use crate::resource::Verb;
 
+/// Why nothing of ours is begun or recovered on a connection.
+const BEGAN_ITSELF: &str = "the connection has a transaction open that the program began itself";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Active,
@@ -188,6 +191,11 @@ impl<S: Session> BranchConnection<S> {
         if self.is_working() || self.under_way.is_some() {
             return Err(XaCode::Protocol);
         }
+        if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            // What is found could not be ended there, and the attempt would end what is open.
+            last_error::set(BEGAN_ITSELF.to_owned());
+            return Err(XaCode::Outside);
+        }
         match self.ask(S::Dialect::LIST) {
             Ok(reply) => Ok(S::Dialect::listed(&reply)),
             Err(failure) => {
@@ -236,7 +244,7 @@ impl<S: Session> BranchConnection<S> {
             _ => {}
         }
         if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
-            last_error::set("the connection has a transaction open that the program began itself".to_owned());
+            last_error::set(BEGAN_ITSELF.to_owned());
             return XAER_OUTSIDE;
         }
         self.step(Step::Start, xid, flags)
@@ -271,7 +279,7 @@ impl<S: Session> BranchConnection<S> {
     }
 
     fn step(&mut self, step: Step, xid: Xid, flags: c_long) -> c_int {
-        let Some(statement) = S::Dialect::statement(step, &xid) else {
+        let Some(statement) = self.statement(step, &xid) else {
             return self.finish(step, xid, &Ok(Reply::default()));
         };
         if let Err(failure) = self.session.send(&statement) {
@@ -284,6 +292,13 @@ impl<S: Session> BranchConnection<S> {
         }
         let answer = self.session.receive();
         self.finish(step, xid, &answer)
+    }
+
+    fn statement(&self, step: Step, xid: &Xid) -> Option<String> {
+        let statement = S::Dialect::statement(step, xid)?;
+        // Nothing but a prepared branch may be of a session that ended.
+        let is_of_session = step == Step::Clear || self.current.as_ref().is_some_and(|(own, _)| own == xid);
+        Some(if step.is_last() && is_of_session { S::Dialect::in_its_session(statement, xid) } else { statement })
     }
 
     /// The code of a step's answer, and the branch's next phase.
@@ -346,7 +361,7 @@ impl<S: Session> BranchConnection<S> {
 
     /// Rolls back what can only be rolled back now.
     fn clear(&mut self, xid: &Xid) {
-        if let Some(statement) = S::Dialect::statement(Step::Clear, xid) {
+        if let Some(statement) = self.statement(Step::Clear, xid) {
             drop(self.ask(&statement));
         }
     }

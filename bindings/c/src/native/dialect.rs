@@ -23,6 +23,11 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Whether nothing of the branch is left in the session behind it.
+    pub(crate) fn is_last(self) -> bool {
+        !matches!(self, Self::Start | Self::End | Self::Prepare)
+    }
+
     /// What is done, for people.
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -40,6 +45,11 @@ impl Step {
 pub(crate) trait Dialect {
     /// The statement of a step; `None` where the database has none, and the step is done without.
     fn statement(step: Step, xid: &Xid) -> Option<String>;
+
+    /// The same statement that ends a branch, in the session that began it.
+    fn in_its_session(statement: String, _xid: &Xid) -> String {
+        statement
+    }
 
     /// The XA code of an answer.
     fn judge(step: Step, answer: &Result<Reply, Failure>) -> c_int;

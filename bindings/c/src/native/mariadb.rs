@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::fmt::Write as _;
 
-use tm::{FORMAT_ID, Xid};
+use tm::{FORMAT_ID, MysqlIdle, Xid};
 
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Standing};
@@ -24,13 +24,18 @@ impl Dialect for MariaDb {
     fn statement(step: Step, xid: &Xid) -> Option<String> {
         let name = literal(xid);
         Some(match step {
-            Step::Start => format!("XA START {name}"),
+            Step::Start => MysqlIdle(xid).begun(&format!("XA START {name}")),
             Step::End => format!("XA END {name}"),
             Step::Prepare => format!("XA PREPARE {name}"),
             Step::CommitOnePhase => format!("XA COMMIT {name} ONE PHASE"),
             Step::CommitPrepared => format!("XA COMMIT {name}"),
             Step::RollbackActive | Step::RollbackPrepared | Step::Clear => format!("XA ROLLBACK {name}"),
         })
+    }
+
+    /// How long it may be idle in a branch is said to a session when that begins, and is as it was when that ends.
+    fn in_its_session(statement: String, xid: &Xid) -> String {
+        MysqlIdle(xid).ended(&statement)
     }
 
     fn judge(step: Step, answer: &Result<Reply, Failure>) -> c_int {
