@@ -3,11 +3,11 @@
 //! What a single answer means is in the table of `codes.rs`; here is how two come together.
 
 use super::scene::{ASYNC, STATIC, Scene};
-use crate::abi::{TX_COMMITTED, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK};
+use crate::abi::{TX_COMMITTED, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE, TX_ROLLBACK};
 use crate::control::End;
 use crate::manager::Recovered;
 
-/// Every answer that the standard has, of the `XA_RB*` some: the table of `codes.rs` has each.
+/// Every answer that the standard has.
 const ANSWERS: &[&str] = &[
     "XA_OK",
     "XA_RDONLY",
@@ -18,6 +18,11 @@ const ANSWERS: &[&str] = &[
     "XA_HEURHAZ",
     "XA_NOMIGRATE",
     "XA_RBROLLBACK",
+    "XA_RBCOMMFAIL",
+    "XA_RBDEADLOCK",
+    "XA_RBINTEGRITY",
+    "XA_RBOTHER",
+    "XA_RBPROTO",
     "XA_RBTIMEOUT",
     "XA_RBTRANSIENT",
     "XAER_ASYNC",
@@ -112,6 +117,36 @@ fn two_answers_to_prepare() {
     all_pairs(|first, second| {
         let expected = if can(first) && can(second) { TX_OK } else { TX_ROLLBACK };
         assert_eq!(play("prepare", [first, second], End::Commit), expected, "{first} {second}");
+    });
+}
+
+/// Whoever does not end well has all rolled back, which is what a rollback wants.
+#[test]
+fn two_answers_to_end() {
+    all_pairs(|first, second| {
+        let expected = if [first, second] == ["XA_OK"; 2] { TX_OK } else { TX_ROLLBACK };
+        assert_eq!(play("end", [first, second], End::Commit), expected, "{first} {second}");
+        assert_eq!(play("end", [first, second], End::Rollback), TX_OK, "{first} {second}");
+    });
+}
+
+/// The first that does not start says why there is no transaction.
+#[test]
+fn two_answers_to_start() {
+    let at_start = |answer: &str| match answer {
+        "XAER_OUTSIDE" => TX_OUTSIDE,
+        "XAER_RMERR" | "XAER_DUPID" => TX_ERROR,
+        error if error.starts_with("XAER") => TX_FAIL,
+        // It would not be there for what follows.
+        _ => TX_ERROR,
+    };
+    all_pairs(|first, second| {
+        let expected = [first, second].into_iter().find(|answer| *answer != "XA_OK").map_or(TX_OK, at_start);
+        let scripts = [first, second].map(|answer| format!("start {answer}"));
+        let mut scene = Scene::new(&[(STATIC, &scripts[0]), (STATIC, &scripts[1])]);
+        assert_eq!(scene.open(), TX_OK);
+        assert_eq!(scene.thread.begin(), expected, "{first} {second}");
+        assert_eq!(scene.thread.transaction.is_some(), expected == TX_OK);
     });
 }
 
