@@ -113,7 +113,15 @@ extern int holdfast_tm_add_postgres_asking(holdfast_tm *tm, const char *name,
 extern int holdfast_tm_add_mariadb(holdfast_tm *tm, const char *name,
                                    struct st_mysql *connection);
 
-/* Recovers at the connections. No transaction may be active. */
+/* Says when a connection's branches commit: those with a lower number first,
+ * equals at the same time. Unless said it is the order of the profile's resource
+ * manager of this name, or 0. Not while a transaction is active. */
+extern int holdfast_tm_set_order(holdfast_tm *tm, const char *name,
+                                 unsigned int order);
+
+/* Recovers at the connections. No transaction may be active. Calls that begin a
+ * transaction do so by themselves: the first on these connections, then once in
+ * ten seconds, sooner when something is known to be in doubt. */
 extern int holdfast_tm_recover(holdfast_tm *tm,
                                struct holdfast_recovered *recovered);
 

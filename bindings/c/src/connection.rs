@@ -1,29 +1,37 @@
 //! A connection of the program's as a resource manager of its transactions.
 //!
-//! May use: `native`, `resource`. Must not know: transactions, C.
+//! May use: `native`, `object` for what is asked of it, `resource`. Must not know: transactions, C.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
 
 use tm::{BranchName, XaCode, Xid};
 
 use crate::abi::{XAER_PROTO, XidData};
 use crate::native::{BranchConnection, Session};
+use crate::object::Added;
 use crate::resource::{Collected, Resource, Verb};
 
 pub(crate) struct Connection<S> {
     branch: BranchName,
+    order: Cell<u32>,
     inner: RefCell<BranchConnection<S>>,
 }
 
 impl<S: Session> Connection<S> {
     pub(crate) fn new(branch: BranchName, session: S) -> Self {
-        Self { branch, inner: RefCell::new(BranchConnection::new(session)) }
+        Self { branch, order: Cell::new(0), inner: RefCell::new(BranchConnection::new(session)) }
     }
 
     /// Its branches may be asked whether they changed anything.
     pub(crate) fn asking(self) -> Self {
         Self { inner: RefCell::new(self.inner.into_inner().asking()), ..self }
+    }
+}
+
+impl<S: Session> Added for Connection<S> {
+    fn set_order(&self, order: u32) {
+        self.order.set(order);
     }
 }
 
@@ -33,7 +41,7 @@ impl<S: Session> Resource for Connection<S> {
     }
 
     fn order(&self) -> u32 {
-        0
+        self.order.get()
     }
 
     fn is_asynchronous(&self) -> bool {

@@ -124,6 +124,11 @@ impl Drive {
         }
     }
 
+    /// Whether a branch is left to recovery.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.machine.is_pending()
+    }
+
     /// Begins a call and does not wait. Gives it back when it has to be made the ordinary way.
     fn begin(&mut self, means: &Means<'_>, call: BranchCall) -> Option<BranchCall> {
         let xid = self.xid(means, call.number);

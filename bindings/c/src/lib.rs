@@ -23,6 +23,8 @@ mod object;
 mod object_calls;
 mod opening;
 mod resource;
+mod rounds;
+mod side_by_side;
 mod suspend;
 mod switch;
 mod thread;
@@ -41,8 +43,9 @@ pub use holdfast_calls::{
 pub use native::{holdfast_mariadb_switch, holdfast_postgres_switch};
 pub use object_calls::{
     Tm, Tx, holdfast_tm_add_mariadb, holdfast_tm_add_postgres, holdfast_tm_add_postgres_asking, holdfast_tm_free,
-    holdfast_tm_new, holdfast_tm_recover, holdfast_tx_begin, holdfast_tx_commit, holdfast_tx_finish, holdfast_tx_free,
-    holdfast_tx_id, holdfast_tx_join, holdfast_tx_resume, holdfast_tx_rollback, holdfast_tx_suspend,
+    holdfast_tm_new, holdfast_tm_recover, holdfast_tm_set_order, holdfast_tx_begin, holdfast_tx_commit,
+    holdfast_tx_finish, holdfast_tx_free, holdfast_tx_id, holdfast_tx_join, holdfast_tx_resume, holdfast_tx_rollback,
+    holdfast_tx_suspend,
 };
 pub use tx::{
     tx_begin, tx_close, tx_commit, tx_info, tx_open, tx_rollback, tx_set_commit_return, tx_set_transaction_control,

@@ -3,7 +3,7 @@
 //! Shared by all threads of the process that use the profile, and kept when the last of them closes, so that opening again
 //! costs no message.
 //!
-//! May use: `drive`, `resource`, `switch`, `tm`. Must not know: TX, where profiles come from.
+//! May use: `drive`, `resource`, `rounds`, `side_by_side`, `switch`, `tm`. Must not know: TX, where profiles come from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
@@ -16,6 +16,8 @@ use tm::{BranchEnd, Decisions, Heuristic, TransactionId, Verdict, XaCode, Xid, a
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
 use crate::last_error;
 use crate::resource::{Resource, Verb, code};
+use crate::rounds::Rounds;
+use crate::side_by_side::{Named, call_all};
 use crate::switch::SwitchedResource;
 
 /// Between two rounds of recovery that nobody asked for.
@@ -29,6 +31,8 @@ pub(crate) struct Manager {
     /// What a transaction may take when the program says nothing.
     pub(crate) timeout: Option<Duration>,
     last_recovery: Mutex<Option<Instant>>,
+    /// Recovery at connections of programs' own.
+    pub(crate) rounds: Rounds,
 }
 
 /// What a round of recovery found and did.
@@ -49,7 +53,8 @@ impl Manager {
         durability: Option<Durability>,
         timeout: Option<Duration>,
     ) -> Self {
-        Self { decisions, durability, resources, timeout, last_recovery: Mutex::default() }
+        let (last_recovery, rounds) = (Mutex::default(), Rounds::default());
+        Self { decisions, durability, resources, timeout, last_recovery, rounds }
     }
 
     /// Recovers when nobody did for a while. For this, all resource managers must be open in this thread.
@@ -69,12 +74,13 @@ impl Manager {
     /// Asks every resource manager what is in doubt, and the coordinator what to do with it.
     pub(crate) fn recover(&self) -> Recovered {
         let resources: Vec<&dyn Resource> = self.resources.iter().map(|resource| resource as &dyn Resource).collect();
-        recover(&*self.decisions, &resources)
+        recover(&*self.decisions, &resources, None)
     }
 }
 
-/// A round of recovery at these resource managers. Branches of other coordinators are never touched.
-pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) -> Recovered {
+/// A round of recovery at these resource managers. Branches of other coordinators are never touched. At its end, if it has one, the
+/// others are left.
+pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource], end: Option<Instant>) -> Recovered {
     let mut recovered = Recovered::default();
     let mut found = Vec::new();
     for (place, resource) in resources.iter().enumerate() {
@@ -118,6 +124,10 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
         let commits = turn.iter().any(|found| verdict(found) == Verdict::Commit);
         let first = if commits { prepared_before(order, resources, &known) } else { BTreeSet::new() };
         for found in &turn {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                recovered.left += 1;
+                continue;
+            }
             let verdict = match verdict(found) {
                 Verdict::Commit if first.contains(&found.xid.transaction) => Verdict::Leave,
                 verdict => verdict,
@@ -190,20 +200,30 @@ fn prepared_before(
     listed.filter(|branch| !known.contains(branch)).map(|(_, transaction)| transaction).collect()
 }
 
-/// Carries a verdict out at prepared branches of one transaction. The code when it did not come out as the verdict has it.
+/// Carries a verdict out at prepared branches of one transaction: side by side, commits in their order. The code when it did not come
+/// out as the verdict has it.
 pub(crate) fn carry_out(
     decisions: &dyn Decisions,
     id: TransactionId,
     verdict: Verdict,
     resources: &[&dyn Resource],
 ) -> Option<c_int> {
-    let ends: Vec<BranchEnd> = resources
-        .iter()
-        .filter_map(|resource| {
+    let verb = verb_of(verdict)?;
+    let mut turns: BTreeMap<u32, Vec<Named<'_>>> = BTreeMap::new();
+    for resource in resources {
+        let order = if verb == Verb::Commit { resource.order() } else { 0 };
+        turns.entry(order).or_default().push((*resource, XidData::of_branch(id, resource.branch())));
+    }
+    let mut ends = Vec::new();
+    for turn in turns.values() {
+        let mut answers = Vec::new();
+        call_all(verb, turn, |place, answer| answers.push((place, code(answer))));
+        for (place, answer) in answers {
+            let (resource, _) = turn.get(place).expect("each has its place");
             let xid = Xid { transaction: id, branch: resource.branch().clone() };
-            settle(decisions, *resource, &xid, verdict)
-        })
-        .collect();
+            ends.push(settled(decisions, *resource, &xid, verdict, answer));
+        }
+    }
     let deeds: Vec<Heuristic> = ends.into_iter().filter_map(|end| against(verdict, end)).collect();
     if deeds.iter().any(|deed| *deed != Heuristic::Hazard) {
         return Some(TX_MIXED);
@@ -211,16 +231,31 @@ pub(crate) fn carry_out(
     (!deeds.is_empty()).then_some(TX_HAZARD)
 }
 
+/// What a resource manager is told by a verdict; nothing where the branch is to be left alone.
+fn verb_of(verdict: Verdict) -> Option<Verb> {
+    match verdict {
+        Verdict::Commit => Some(Verb::Commit),
+        Verdict::Rollback => Some(Verb::Rollback),
+        // Nobody here is it, or it does not answer.
+        Verdict::LastResource | Verdict::Leave | Verdict::Foreign => None,
+    }
+}
+
 /// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
 fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict: Verdict) -> Option<BranchEnd> {
-    let name = XidData::of(xid);
-    let answer = |verb| code(resource.call(verb, &name, TMNOFLAGS));
-    let ended = match verdict {
-        Verdict::Commit => answer(Verb::Commit).after_commit(),
-        Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
-        // Nobody here is it, or it does not answer.
-        Verdict::LastResource | Verdict::Leave | Verdict::Foreign => return None,
-    };
+    let answer = code(resource.call(verb_of(verdict)?, &XidData::of(xid), TMNOFLAGS));
+    Some(settled(decisions, resource, xid, verdict, answer))
+}
+
+/// Tells the coordinator what a resource manager answered to a verdict.
+fn settled(
+    decisions: &dyn Decisions,
+    resource: &dyn Resource,
+    xid: &Xid,
+    verdict: Verdict,
+    answer: XaCode,
+) -> BranchEnd {
+    let ended = if verdict == Verdict::Commit { answer.after_commit() } else { answer.after_rollback() };
     if let Some(deed) = against(verdict, ended.end) {
         let did = match deed {
             Heuristic::Commit => "has committed",
@@ -233,10 +268,10 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
     }
     let may_forget = note_ended(decisions, xid, verdict, ended.end);
     if ended.remembered && may_forget {
-        let forgotten = answer(Verb::Forget);
+        let forgotten = code(resource.call(Verb::Forget, &XidData::of(xid), TMNOFLAGS));
         if forgotten != XaCode::Ok {
             tracing::warn!(%xid, answer = %forgotten, "does not forget what it decided by itself");
         }
     }
-    Some(ended.end)
+    ended.end
 }

@@ -10,9 +10,12 @@
 //! resumes it: one program, which the coordinator sees to. A decision names the branches of the program that makes it; those
 //! of others have said for themselves that they are prepared.
 //!
-//! Connections belong to the manager, so a manager has one active transaction at a time.
+//! Connections belong to the manager, so a manager has one active transaction at a time. They are the program's, and used while it
+//! calls alone: what earlier programs left in doubt on them is recovered by calls that begin a transaction (`rounds.rs`).
 //!
 //! May use: `drive`, `manager`, `resource`. Must not know: C.
+
+mod vote;
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -21,28 +24,33 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{
-    Begin, BranchName, ErrorKind, OtherWork, Outcome, PrepareAnswer, Sharing, TransactionId, Verdict, Vote, XaCode,
-};
+use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Sharing, TransactionId, Verdict};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
-    TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_OUTSIDE, XidData,
+    TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_DUPID, XAER_OUTSIDE, XidData,
 };
 use crate::control::TIME_IS_OVER;
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{self, Manager, Recovered};
 use crate::resource::{Resource, Verb, code};
+use crate::rounds::ROUND_TIME_MAX;
 
 /// Between two questions for the decision of another program: the first, and the longest.
 const ASK_MIN: Duration = Duration::from_millis(1);
 const ASK_MAX: Duration = Duration::from_millis(100);
 
+/// A resource manager that a program added.
+pub(crate) trait Added: Resource {
+    /// Those with a lower number commit earlier.
+    fn set_order(&self, order: u32);
+}
+
 /// `holdfast_tm`.
 pub(crate) struct TmObject {
     manager: Arc<Manager>,
-    connections: RefCell<Vec<Rc<dyn Resource>>>,
+    connections: RefCell<Vec<Rc<dyn Added>>>,
     /// Whether a transaction is active on the connections.
     busy: RefCell<bool>,
     /// Tells who resumes from the process's other managers: it may do so again when it does not know whether it did.
@@ -78,8 +86,8 @@ impl TmObject {
         Self { manager, connections: RefCell::default(), busy: RefCell::new(false), resumer: tm::next_resumer() }
     }
 
-    /// Adds a connection; its branches get this name.
-    pub(crate) fn add(&self, connection: Rc<dyn Resource>) -> c_int {
+    /// Adds a connection. Its place in the order of commits is that of the profile's resource manager of its name, if there is one.
+    pub(crate) fn add(&self, connection: Rc<dyn Added>) -> c_int {
         if let Some(code) = self.refuse_when_busy() {
             return code;
         }
@@ -88,8 +96,26 @@ impl TmObject {
             last_error::set(format!("there is a connection `{}` already", connection.branch()));
             return TX_EINVAL;
         }
+        let in_profile = self.manager.resources.iter().find(|own| own.branch() == connection.branch());
+        if let Some(in_profile) = in_profile {
+            connection.set_order(in_profile.order());
+        }
         connections.push(connection);
         TX_OK
+    }
+
+    /// Gives the connection of this name a place in the order of commits.
+    pub(crate) fn set_order(&self, name: &BranchName, order: u32) -> c_int {
+        if let Some(code) = self.refuse_when_busy() {
+            return code;
+        }
+        match self.connections.borrow().iter().find(|own| own.branch() == name) {
+            Some(connection) => {
+                connection.set_order(order);
+                TX_OK
+            }
+            None => last_error::refuse(TX_EINVAL, format!("there is no connection `{name}`")),
+        }
     }
 
     /// Recovers; the code when a transaction is active.
@@ -97,9 +123,28 @@ impl TmObject {
         if let Some(code) = self.refuse_when_busy() {
             return Err(code);
         }
+        let (names, recovered) = (self.names(), self.recover_until(None));
+        self.manager.rounds.ended(&names, recovered, Instant::now());
+        Ok(recovered)
+    }
+
+    /// Recovers when nobody did for a while, and not for long.
+    fn recover_when_due(&self) {
+        let (names, began) = (self.names(), Instant::now());
+        if !names.is_empty() && self.manager.rounds.take(&names, began) {
+            let recovered = self.recover_until(began.checked_add(ROUND_TIME_MAX));
+            self.manager.rounds.ended(&names, recovered, Instant::now());
+        }
+    }
+
+    fn recover_until(&self, end: Option<Instant>) -> Recovered {
         let connections = self.connections.borrow();
-        let resources: Vec<&dyn Resource> = connections.iter().map(|own| &**own).collect();
-        Ok(manager::recover(&*self.manager.decisions, &resources))
+        let resources: Vec<&dyn Resource> = connections.iter().map(|own| &**own as &dyn Resource).collect();
+        manager::recover(&*self.manager.decisions, &resources, end)
+    }
+
+    fn names(&self) -> Vec<BranchName> {
+        self.connections.borrow().iter().map(|own| own.branch().clone()).collect()
     }
 
     /// Begins a transaction on all connections.
@@ -107,13 +152,22 @@ impl TmObject {
         if let Some(code) = self.refuse_when_busy() {
             return Err(code);
         }
+        self.recover_when_due();
         let timeout = timeout.or(self.manager.timeout);
-        let id =
-            self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told_by_coordinator(&error))?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let tx = TxObject::new(self, id, Role::Decides, deadline);
-        let told = tx.other_work();
-        tx.enter(told)
+        let begin = || {
+            let id = self.manager.decisions.begin(Begin { timeout, sharing });
+            let id = id.map_err(|error| NotBegun::Told(told_by_coordinator(&error)))?;
+            let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            let tx = TxObject::new(self, id, Role::Decides, deadline);
+            let told = tx.other_work();
+            tx.enter(told)
+        };
+        // A name that a resource manager knows already is not tried again: a new one is, once.
+        let begun = match begin() {
+            Err(NotBegun::Answer(XAER_DUPID)) => begin(),
+            begun => begun,
+        };
+        begun.map_err(NotBegun::code)
     }
 
     /// Takes part in a transaction of another program.
@@ -125,13 +179,13 @@ impl TmObject {
             last_error::set(format!("{id} is not a shared transaction of this coordinator"));
             return Err(TX_EINVAL);
         }
+        self.recover_when_due();
         if role == Role::Votes {
-            let names: Vec<BranchName> = self.connections.borrow().iter().map(|own| own.branch().clone()).collect();
-            self.manager.decisions.enlist(id, &names).map_err(|error| told_by_coordinator(&error))?;
+            self.manager.decisions.enlist(id, &self.names()).map_err(|error| told_by_coordinator(&error))?;
         }
         // Who votes is waited for already. Who resumes leaves it as it was suspended.
         let told = if role == Role::Votes { OtherWork::Shared } else { OtherWork::Nothing };
-        let mut tx = TxObject::new(self, id, role, None).enter(told)?;
+        let mut tx = TxObject::new(self, id, role, None).enter(told).map_err(NotBegun::code)?;
         if role == Role::Decides
             && let Err(error) = self.manager.decisions.resume(id, self.resumer)
         {
@@ -155,7 +209,7 @@ impl TxObject {
 
     /// Begins a branch on each connection. When one does not begin, the others are rolled back, and the coordinator is told so
     /// as rolling back with this other work tells it.
-    fn enter(mut self, told: OtherWork) -> Result<Self, c_int> {
+    fn enter(mut self, told: OtherWork) -> Result<Self, NotBegun> {
         let connections = self.tm.connections.borrow().clone();
         *self.tm.busy.borrow_mut() = true;
         for resource in connections {
@@ -168,7 +222,7 @@ impl TxObject {
                     code(answer)
                 ));
                 self.roll_back(told);
-                return Err(if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR });
+                return Err(NotBegun::Answer(answer));
             }
             self.resources.push(resource);
         }
@@ -229,9 +283,18 @@ impl TxObject {
 
     fn roll_back(&mut self, told: OtherWork) -> Option<Outcome> {
         self.leave_branches(TMFAIL);
+        self.drive_to_end(|id, resources| Drive::rollback(id, resources, told))
+    }
+
+    /// The connections are free then.
+    fn drive_to_end(&mut self, drive: impl FnOnce(TransactionId, &[&dyn Resource]) -> Drive) -> Option<Outcome> {
         let resources = self.resources();
         let means = self.means(&resources);
-        let outcome = Drive::rollback(self.id, &resources, told).run(&means, Until::Completed);
+        let mut drive = drive(self.id, &resources);
+        let outcome = drive.run(&means, Until::Completed);
+        if drive.is_pending() {
+            self.tm.manager.rounds.hurry(&self.tm.names(), Instant::now());
+        }
         self.leave(Phase::Over);
         outcome
     }
@@ -283,71 +346,16 @@ impl TxObject {
             last_error::set(TIME_IS_OVER.to_owned());
         }
         let commits = self.leave_branches(if in_time { TMSUCCESS } else { TMFAIL }) && in_time;
-        let resources = self.resources();
-        let means = self.means(&resources);
-        let mut drive = if commits {
-            Drive::commit(self.id, &resources, self.other_work())
-        } else {
-            Drive::rollback(self.id, &resources, self.other_work())
-        };
-        let outcome = drive.run(&means, Until::Completed);
-        self.leave(Phase::Over);
+        let other = self.other_work();
+        let outcome = self.drive_to_end(|id, resources| match commits {
+            true => Drive::commit(id, resources, other),
+            false => Drive::rollback(id, resources, other),
+        });
         match outcome {
             None | Some(Outcome::Committed) => TX_OK,
             Some(Outcome::RolledBack) => TX_ROLLBACK,
             Some(Outcome::Mixed) => TX_MIXED,
             Some(Outcome::Hazard | Outcome::Unknown) => TX_HAZARD,
-        }
-    }
-
-    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back; and so
-    /// they are when the coordinator says that the transaction is.
-    fn vote(&mut self) -> c_int {
-        let mut well = self.leave_branches(TMSUCCESS);
-        for resource in self.resources.clone() {
-            if !well {
-                break;
-            }
-            last_error::clear();
-            let answer = code(resource.call(Verb::Prepare, &self.name(&*resource), TMNOFLAGS));
-            if ![XaCode::Ok, XaCode::ReadOnly].contains(&answer) {
-                last_error::set_with_reason(&format!("`{}` cannot commit: {answer}", resource.branch()));
-            }
-            let (part, can) = match answer.as_vote() {
-                PrepareAnswer::Prepared => (Vote::Prepared, true),
-                PrepareAnswer::ReadOnly => (Vote::ReadOnly, true),
-                PrepareAnswer::Gone | PrepareAnswer::Refused => (Vote::Failed, false),
-            };
-            if part != Vote::Prepared {
-                self.resources
-                    .retain(|own| own.branch() != resource.branch() || answer.as_vote() == PrepareAnswer::Refused);
-            }
-            let vote = self.tm.manager.decisions.prepared(self.id, resource.branch(), part);
-            if let Err(error) = &vote {
-                told_by_coordinator(error);
-            }
-            // After any other error the vote may have been taken, and the transaction be committed by now: its answer was
-            // lost, and the vote that was sent again came too late. What is prepared then waits for the verdict.
-            let refused = vote.is_err_and(|error| error.kind == ErrorKind::Aborted);
-            well = can && !refused;
-        }
-        if !well {
-            return self.rollback_voted();
-        }
-        self.leave(Phase::Voted);
-        TX_OK
-    }
-
-    /// Rolls back what is prepared or ended here, and has the coordinator never commit.
-    fn rollback_voted(&mut self) -> c_int {
-        let resources = self.resources();
-        let means = self.means(&resources);
-        let outcome = Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
-        self.leave(Phase::Over);
-        match outcome {
-            Some(Outcome::Mixed) => TX_MIXED,
-            Some(Outcome::Hazard) => TX_HAZARD,
-            _ => TX_ROLLBACK,
         }
     }
 
@@ -389,6 +397,24 @@ impl TxObject {
 
     fn name(&self, resource: &dyn Resource) -> XidData {
         XidData::of_branch(self.id, resource.branch())
+    }
+}
+
+/// Why a transaction has not begun.
+enum NotBegun {
+    /// What the program is told.
+    Told(c_int),
+    /// What a resource manager answered.
+    Answer(c_int),
+}
+
+impl NotBegun {
+    fn code(self) -> c_int {
+        match self {
+            Self::Told(code) => code,
+            Self::Answer(XAER_OUTSIDE) => TX_OUTSIDE,
+            Self::Answer(_) => TX_ERROR,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "these are C functions, called by programs")]
 
 use std::cell::RefCell;
-use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -150,6 +150,24 @@ unsafe fn add<S: Session + 'static>(
                 last_error::set(failure.to_string());
                 TX_FAIL
             }
+        }
+    })
+}
+
+/// Gives a connection its place in the order of commits.
+///
+/// # Safety
+/// `tm` is null or came from `holdfast_tm_new`; `name` is null or ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_tm_set_order(tm: *mut Tm, name: *const c_char, order: c_uint) -> c_int {
+    guarded("holdfast_tm_set_order", || {
+        // SAFETY: the caller says that it is null or good.
+        let Some(tm) = (unsafe { tm.as_ref() }) else { return null("tm") };
+        // SAFETY: the caller says that it is null or good.
+        let Some(name) = (unsafe { text(name) }) else { return null("the name") };
+        match BranchName::new(&name) {
+            Ok(name) => tm.0.set_order(&name, order),
+            Err(error) => last_error::refuse(TX_EINVAL, error.to_string()),
         }
     })
 }

@@ -8,3 +8,4 @@ mod pairs;
 mod recovery;
 mod scene;
 mod thread;
+mod together;

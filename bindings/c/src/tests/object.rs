@@ -11,7 +11,7 @@ use tm::{BranchName, ErrorKind, OwnerId, Sharing, TransactionId, XaCode, Xid};
 use super::scene::{COORDINATOR, Memory};
 use crate::abi::{TX_ERROR, TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RDONLY, XAER_ASYNC, XAER_RMERR, XidData};
 use crate::manager::Manager;
-use crate::object::{Role, TmObject};
+use crate::object::{Added, Role, TmObject};
 use crate::resource::{Collected, Resource, Verb};
 
 /// A connection that does all it is asked, and writes that down.
@@ -21,6 +21,10 @@ struct Obedient {
     /// Its answer to a branch that begins, and to prepare.
     start: Cell<c_int>,
     vote: Cell<c_int>,
+}
+
+impl Added for Obedient {
+    fn set_order(&self, _: u32) {}
 }
 
 impl Resource for Obedient {

@@ -122,10 +122,10 @@ fn what_was_prepared_since_it_was_listed_is_committed_first_by_its_program() {
         .collect();
     let resources: Vec<&dyn Resource> = managers.iter().map(|manager| manager as &dyn Resource).collect();
     let commits = || managers.iter().map(|manager| manager.commits.get()).collect::<Vec<_>>();
-    assert_eq!(recover(&memory, &resources), Recovered { left: 1, ..Recovered::default() });
+    assert_eq!(recover(&memory, &resources, None), Recovered { left: 1, ..Recovered::default() });
     assert_eq!(commits(), [0, 0]);
     // The next round knows of both. Their program is gone, so this one commits them.
-    assert_eq!(recover(&memory, &resources), Recovered { committed: 2, ..Recovered::default() });
+    assert_eq!(recover(&memory, &resources, None), Recovered { committed: 2, ..Recovered::default() });
     assert_eq!(commits(), [1, 1]);
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Memory {
     pub(super) refuses_aborts: Mutex<bool>,
     /// What votes are answered, when they are to fail.
     pub(super) vote_refusal: Mutex<Option<ErrorKind>>,
+    /// The votes that it was told.
+    pub(super) votes: Mutex<Vec<(BranchName, Vote)>>,
     /// Whether what resource managers did by themselves cannot be recorded now.
     pub(super) refuses_records: Mutex<bool>,
 }
@@ -128,7 +130,8 @@ impl Decisions for Memory {
         Ok(())
     }
 
-    fn prepared(&self, _: TransactionId, _: &BranchName, _: Vote) -> Result<()> {
+    fn prepared(&self, _: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
+        self.votes.lock().unwrap().push((branch.clone(), part));
         match *self.vote_refusal.lock().unwrap() {
             Some(kind) => Err(Error { kind, text: "as the test wants it".to_owned() }),
             None => Ok(()),

@@ -7,8 +7,11 @@
  *   pg=SQL ma=SQL          runs a statement on the thread's connection: its first value, or what went wrong
  *   keep kept-ma=SQL       keeps the pointer to MariaDB's, and runs a statement without asking for it again
  *   id                     holdfast_id
+ *   timeout=SECONDS        tx_set_transaction_timeout
  *   tm                     a manager with connections of our own: DATABASE_PG and DATABASE_SOCKET say where to
  *   tm-asking              the same, and branches in PostgreSQL may be asked whether they changed anything
+ *   tm-order=NAME:NUMBER   holdfast_tm_set_order
+ *   tx-begin-in=SECONDS    holdfast_tx_begin with a timeout
  *   own-pg=SQL own-ma=SQL  runs a statement on those
  *   tx-begin tx-shared tx-join=ID tx-resume=ID tx-suspend tx-commit tx-rollback tx-finish tx-free tx-id tm-recover
  */
@@ -102,6 +105,13 @@ static const char *make_manager(int (*add_postgres)(holdfast_tm *, const char *,
     return tx_name(code);
 }
 
+static const char *set_order(const char *place) {
+    char name[32];
+    const char *number = strchr(place, ':');
+    snprintf(name, sizeof name, "%.*s", (int)(number - place), place);
+    return tx_name(holdfast_tm_set_order(tm, name, (unsigned)atoi(number + 1)));
+}
+
 static int is(const char *word, const char *call) { return strcmp(word, call) == 0; }
 
 static const char *play(const char *word) {
@@ -152,6 +162,9 @@ static const char *play(const char *word) {
         return holdfast_tx_id(tx, id, sizeof id) == TX_OK ? id : "no id";
     }
     if (is(word, "wait")) return fgets(text, sizeof text, stdin) ? "heard" : "the end";
+    if (!strncmp(word, "timeout", length)) return tx_name(tx_set_transaction_timeout(atol(value + 1)));
+    if (!strncmp(word, "tm-order", length)) return set_order(value + 1);
+    if (!strncmp(word, "tx-begin-in", length)) return tx_name(holdfast_tx_begin(tm, atol(value + 1), 0, &tx));
     if (!strncmp(word, "tx-join", length)) return tx_name(holdfast_tx_join(tm, value + 1, &tx));
     if (!strncmp(word, "tx-resume", length)) return tx_name(holdfast_tx_resume(tm, value + 1, &tx));
     if (!strncmp(word, "pg", length)) return postgres(holdfast_postgres_connection("pg"), value + 1);

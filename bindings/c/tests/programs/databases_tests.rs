@@ -317,6 +317,12 @@ impl Player {
         assert_eq!(self.next(), "heard");
     }
 
+    /// Stops it, or has it go on, in the middle of whatever it does.
+    pub(crate) fn signal(&self, signal: &str) {
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args([signal, &self.process.id().to_string()]).status().unwrap().success());
+    }
+
     pub(crate) fn end(mut self) {
         assert!(self.process.wait().unwrap().success());
     }

@@ -111,7 +111,7 @@ fn every_call_has_a_page_and_a_symbol() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 33, "nine of TX, two of XA, and ours");
+    assert_eq!(calls, 34, "nine of TX, two of XA, and ours");
 }
 
 #[test]
