@@ -49,7 +49,7 @@
 //!
 //! May use: serde, toml. Must not know: what is done with a profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -268,12 +268,14 @@ fn whole(name: &str, table: Table, environment: Environment<'_>) -> Result<Profi
     let wrong = of_profile(name);
     let coordinator = table.coordinator.check(environment).map_err(&wrong)?;
     let mut resource_managers: Vec<ResourceManagerProfile> = Vec::new();
+    let mut names = BTreeSet::new();
     for manager in table.resource_managers {
         let manager = manager.check(environment).map_err(&wrong)?;
-        if resource_managers.iter().any(|known| known.name == manager.name) {
+        if !names.insert(manager.name.clone()) {
             return Err(wrong(format!("two resource managers are called {}", manager.name)));
         }
-        if let Some(other) = resource_managers.iter().find(|known| known.last_resource && manager.last_resource) {
+        let last = manager.last_resource.then(|| resource_managers.iter().find(|known| known.last_resource)).flatten();
+        if let Some(other) = last {
             return Err(wrong(format!("{} and {} cannot both be the last resource", other.name, manager.name)));
         }
         resource_managers.push(manager);

@@ -122,6 +122,7 @@ fn words_of(error: &rustls::Error) -> String {
             "the server ended the connection: it may want a `certificate` of this program with its `certificate_key`, or \
              does not trust the one it got"
         }
+        rustls::Error::InvalidMessage(_) => "what the server answered is no TLS: it may have none at this port",
         _ => "TLS failed",
     };
     format!("{what} ({error})")
@@ -164,6 +165,8 @@ mod tests {
         let within = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let error = std::io::Error::new(std::io::ErrorKind::InvalidData, within);
         assert!(explained(&error).unwrap().starts_with("the server's certificate has expired"));
+        let error = std::io::Error::other(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+        assert!(explained(&error).unwrap().starts_with("what the server answered is no TLS"));
         assert_eq!(explained(&std::io::Error::other("something else")), None);
     }
 }

@@ -10,6 +10,7 @@
  *   reg-null=RMID reg-flags=RMID          ax_reg with arguments that are wrong
  *   suspend resume resume-elsewhere       the last in a new thread, which then commits
  *   recover
+ *   tm-new                                a manager of objects, which is not let go of
  *   until-timeout                         waits until tx_info says that time is over
  *   profile=NAME                          sets the variable of the environment
  *   error                                 prints why the last call failed
@@ -99,6 +100,7 @@ static const char *play(const char *word) {
     if (is(word, "info")) return info();
     if (is(word, "info-null")) return tx_info(NULL) == 1 ? "1" : "0";
     if (is(word, "recover")) return recover();
+    if (is(word, "tm-new")) return tx_name(holdfast_tm_new(NULL, &(holdfast_tm *){NULL}));
     if (is(word, "suspend")) return tx_name(holdfast_suspend(id, sizeof id));
     if (is(word, "suspend-small")) return tx_name(holdfast_suspend(id, 8));
     if (is(word, "resume")) return tx_name(holdfast_resume(id));

@@ -3,10 +3,12 @@
 //! An owner lives as long as the connection that opened it, so that a program that dies loses what it did not decide.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 #[derive(Default)]
 struct Table {
@@ -33,6 +35,15 @@ pub(crate) struct Coordinator {
 
 impl Coordinator {
     pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same by TLS, and by nothing else.
+    pub(crate) fn start_with_tls(config: ServerConfig) -> Self {
+        Self::start_with(Some(Arc::new(config)))
+    }
+
+    fn start_with(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let table = Arc::new(Mutex::new(Table::default()));
@@ -40,8 +51,11 @@ impl Coordinator {
         // It ends with the test program.
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, table) = (stream.unwrap(), Arc::clone(&shared));
-                thread::spawn(move || serve(&stream, &table));
+                let (stream, table, tls) = (stream.unwrap(), Arc::clone(&shared), tls.clone());
+                thread::spawn(move || match tls {
+                    Some(config) => serve(StreamOwned::new(ServerConnection::new(config).unwrap(), stream), &table),
+                    None => serve(stream, &table),
+                });
             }
         });
         Self { port, table }
@@ -81,14 +95,13 @@ impl Coordinator {
     }
 }
 
-fn serve(stream: &TcpStream, table: &Mutex<Table>) {
+fn serve(stream: impl Read + Write, table: &Mutex<Table>) {
     {
         let mut table = table.lock().unwrap();
         table.connections += 1;
         table.open += 1;
     }
     let mut own = Vec::new();
-    let mut to = stream.try_clone().unwrap();
     let mut from = BufReader::new(stream);
     while let Some(words) = request(&mut from) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -97,7 +110,7 @@ fn serve(stream: &TcpStream, table: &Mutex<Table>) {
             break;
         }
         let reply = answer(&mut table.lock().unwrap(), &words, &mut own);
-        if to.write_all(reply.as_bytes()).is_err() {
+        if from.get_mut().write_all(reply.as_bytes()).and_then(|()| from.get_mut().flush()).is_err() {
             break;
         }
     }

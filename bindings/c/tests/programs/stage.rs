@@ -69,8 +69,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { folder, coordinator: Coordinator::start(), profiles: String::new() }
+        Self::with(Coordinator::start())
+    }
+
+    pub(crate) fn with(coordinator: Coordinator) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), coordinator, profiles: String::new() }
     }
 
     /// Monkeys by their switches and scripts, in the profile `default`.
@@ -83,6 +86,16 @@ impl Stage {
     pub(crate) fn add_profile(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
         self.add_coordinator(profile);
         self.add_monkeys(profile, monkeys);
+    }
+
+    /// So many resource managers that keep no log and no state.
+    pub(crate) fn add_crowd(&mut self, count: usize, script: &str) {
+        let path = self.folder.path().join("script");
+        fs::write(&path, script).unwrap();
+        let (library, open) = (monkey().display().to_string(), format!("script={}", path.display()));
+        for number in 0..count {
+            self.add_switch("default", &format!("monkey{number}"), &library, STATIC, &open);
+        }
     }
 
     fn add_monkeys(&mut self, profile: &str, monkeys: &[(&str, &str)]) {

@@ -1,9 +1,14 @@
-//! Certificates that a profile names reach libpq and libmariadb, which verify the server.
+//! Certificates that a profile names reach libpq and libmariadb, which verify the server; and the coordinator is verified.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use rcgen::{CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 
+use crate::coordinator::Coordinator;
 use crate::servers::{start_mariadb, start_postgres};
 use crate::stage::Stage;
 
@@ -73,5 +78,57 @@ fn the_switches_verify_servers_as_the_profile_says() {
             open.replace("127.0.0.1", if *kind == "mariadb" { "localhost.localdomain" } else { "localhost" });
         let answers = stage(&ca, kind, &elsewhere).play(&["open", "error"]);
         assert_eq!(answers[0], "open: TX_ERROR", "{kind}: {answers:?}");
+    }
+}
+
+/// A server with a certificate that this one signed, for these names until a year's beginning.
+fn server(issuer: &Issuer<'static, KeyPair>, name: &str, last_year: i32) -> ServerConfig {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(last_year, 1, 1));
+    let certificate = params.signed_by(&key, issuer).unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    builder.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap()
+}
+
+#[test]
+fn a_coordinator_that_cannot_be_trusted_is_refused_with_the_reason() {
+    let (ca, issuer) = authority("trusted");
+    let (stranger, _) = authority("somebody else");
+    let refused = "the coordinator of profile `default`: ";
+    let good = || Coordinator::start_with_tls(server(&issuer, "127.0.0.1", 2100));
+    for (coordinator, trusted, reason) in [
+        (good(), &ca, None),
+        (good(), &stranger, Some("the server's certificate is signed by nobody who is trusted")),
+        (
+            Coordinator::start_with_tls(server(&issuer, "127.0.0.1", 2021)),
+            &ca,
+            Some("the server's certificate has expired: give the server a new one, or set the clocks right"),
+        ),
+        (
+            Coordinator::start_with_tls(server(&issuer, "db.example.org", 2100)),
+            &ca,
+            Some("the server's certificate is for another name"),
+        ),
+        (Coordinator::start(), &ca, Some("it may have no TLS at this port")),
+    ] {
+        let mut stage = Stage::with(coordinator);
+        let authorities = stage.folder.path().join("ca.pem");
+        std::fs::write(&authorities, trusted).unwrap();
+        stage.add_coordinator("default");
+        stage.add_line(&format!("authorities = {authorities:?}"));
+        let began = Instant::now();
+        let answers = stage.play(&["open", "error", "begin", "tm-new", "error"]);
+        let Some(reason) = reason else {
+            assert_eq!([&answers[0], &answers[2], &answers[3]], ["open: TX_OK", "begin: TX_OK", "tm-new: TX_OK"]);
+            continue;
+        };
+        assert_eq!([&answers[0], &answers[3]], ["open: TX_ERROR", "tm-new: TX_ERROR"], "{answers:?}");
+        for place in [1, 4] {
+            assert!(answers[place].contains(refused) && answers[place].contains(reason), "{answers:?}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{reason} after {:?}", began.elapsed());
     }
 }

@@ -1,5 +1,7 @@
 //! The TX interface as C programs see it.
 
+use std::time::{Duration, Instant};
+
 use tm::Administration;
 
 use crate::stage::{ASYNC, DYNAMIC, STATIC, Stage, compile};
@@ -10,6 +12,49 @@ fn plays(stage: &Stage, script: &str) {
     let words: Vec<&str> = lines.iter().map(|(call, _)| *call).filter(|call| *call != "elsewhere").collect();
     let expected: Vec<String> = lines.iter().map(|(call, answer)| format!("{call}: {answer}")).collect();
     assert_eq!(stage.play(&words), expected);
+}
+
+/// Neither how many there are nor what the coordinator makes of it keeps a program waiting for long.
+#[test]
+fn a_profile_may_have_ten_thousand_resource_managers() {
+    const MANY: usize = 10_000;
+    let mut stage = Stage::new();
+    stage.add_coordinator("default");
+    stage.add_crowd(MANY, "");
+    let began = Instant::now();
+    plays(
+        &stage,
+        "open: TX_OK
+         begin: TX_OK
+         commit: TX_OK
+         begin: TX_OK
+         rollback: TX_OK
+         recover: committed=0,rolled-back=0,left=0,unreachable=0
+         close: TX_OK",
+    );
+    assert_eq!(stage.coordinator.undone(), 0);
+    // The last of so many that has something to say is heard, and a name that comes twice is noticed.
+    let refuses = stage.folder.path().join("refuses");
+    std::fs::write(&refuses, "prepare XA_RBDEADLOCK").unwrap();
+    let library = crate::stage::monkey().display().to_string();
+    stage.add_switch("default", "last", &library, STATIC, &format!("script={}", refuses.display()));
+    let answers = stage.play(&["open", "begin", "commit", "error"]);
+    assert_eq!(answers[2], "commit: TX_ROLLBACK");
+    assert!(answers[3].contains("xa_prepare of `last` answered XA_RBDEADLOCK"), "{}", answers[3]);
+    stage.add_crowd(1, "");
+    let answers = stage.play(&["open", "error"]);
+    assert_eq!(answers[0], "open: TX_FAIL");
+    assert!(answers[1].contains("two resource managers are called monkey0"), "{}", answers[1]);
+
+    // A coordinator of ours has its limit, and what is too much for it is rolled back everywhere.
+    let mut stage = Stage::new();
+    stage.add_embedded_coordinator("default");
+    stage.add_crowd(MANY, "");
+    let answers = stage.play(&["open", "begin", "commit", "error", "begin", "rollback", "close"]);
+    let codes = [2, 5, 6].map(|place| answers[place].as_str());
+    assert_eq!(codes, ["commit: TX_ROLLBACK", "rollback: TX_OK", "close: TX_OK"]);
+    assert!(answers[3].contains("the coordinator holds at most 1000 branches of a transaction"), "{}", answers[3]);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -271,6 +271,9 @@ impl Shared {
             Some(text) => text,
             // In the words of the system a resource is unavailable.
             None if is_for_now(&error) => format!("it did not answer within {patience:?}"),
+            None if tls.is_some() && error.kind() == io::ErrorKind::UnexpectedEof => {
+                "it closed the connection before TLS was agreed on: it may have no TLS at this port".to_owned()
+            }
             None => error.to_string(),
         };
         let socket = Socket::connect(server, tls.as_ref(), *patience).map_err(text)?;
