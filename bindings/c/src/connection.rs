@@ -61,3 +61,40 @@ impl<S: Session> Resource for Connection<S> {
         self.inner.try_borrow_mut().map_err(|_| XaCode::Protocol)?.prepared()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tm::BranchName;
+
+    use super::Connection;
+    use crate::native::{Failure, PgSession, Reply, Session, Standing};
+    use crate::object::Added;
+    use crate::resource::Resource;
+
+    /// Nobody asks it anything.
+    struct Silent;
+
+    impl Session for Silent {
+        type Dialect = <PgSession as Session>::Dialect;
+
+        fn send(&mut self, _: &str) -> Result<(), Failure> {
+            Err(Failure::Lost("nobody is there".to_owned()))
+        }
+
+        fn receive(&mut self) -> Result<Reply, Failure> {
+            Err(Failure::Lost("nobody is there".to_owned()))
+        }
+
+        fn standing(&self) -> Standing {
+            Standing::Idle
+        }
+    }
+
+    #[test]
+    fn a_connection_commits_in_the_order_that_was_said_last() {
+        let connection = Connection::new(BranchName::new("pg").unwrap(), Silent);
+        assert_eq!(connection.order(), 0);
+        connection.set_order(7);
+        assert_eq!((connection.order(), connection.asking().order()), (7, 7));
+    }
+}

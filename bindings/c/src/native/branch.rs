@@ -335,7 +335,8 @@ impl<S: Session> BranchConnection<S> {
                     last_error::set(reason);
                     return XAER_RMFAIL;
                 }
-                self.current = None;
+                // Of another branch the session knows nothing more or less than before.
+                self.current.take_if(|(own, _)| *own == xid);
             }
             // Nothing is open but where a question that went with the statement was refused.
             _ => {

@@ -225,3 +225,54 @@ fn a_commit_whose_answer_may_be_anothers_is_looked_for() {
     let handle = connection.call(Verb::Commit, &xid(), TMASYNC);
     assert_eq!(connection.complete_late(handle), XAER_RMFAIL);
 }
+
+/// `COMMIT PREPARED` of what was found was refused within the program's transaction, which had failed then.
+#[test]
+fn nothing_is_recovered_within_a_transaction_of_the_programs_own() {
+    for standing in [Standing::Open, Standing::Failed] {
+        let mut connection = connection::<Postgres, 0>([], standing);
+        assert_eq!(connection.prepared(), Err(XaCode::Outside));
+        assert!(last_error::text().contains("that the program began itself"), "{}", last_error::text());
+    }
+}
+
+/// A branch that another session prepared says nothing about how this one may be idle. Ending one made the session forget its own, which is
+/// prepared in it still.
+#[test]
+fn a_session_is_put_back_only_where_the_branch_began() {
+    let deadline = |xid: XidData| {
+        let mut xid = xid.to_xid().unwrap();
+        xid.transaction.deadline_ms = 5;
+        XidData::of(&xid)
+    };
+    let idle = "/*M!100300 BEGIN NOT ATOMIC SET SESSION idle_transaction_timeout = ";
+    let ok = |statement| (statement, done(), Standing::Untold);
+    let begin = || ok("/*M!100300 BEGIN NOT ATOMIC */ XA START");
+    let (own, other) = (deadline(xid()), deadline(other_xid()));
+    let script = [
+        begin(),
+        ok("XA END"),
+        ok("XA PREPARE"),
+        ok("XA COMMIT"),
+        ok("XA ROLLBACK"),
+        ok(idle),
+        begin(),
+        ok("XA END"),
+        ok(idle),
+    ];
+    let mut connection = connection::<MariaDb, 9>(script, Standing::Untold);
+    for (verb, xid) in [
+        (Verb::Start, &own),
+        (Verb::End, &own),
+        (Verb::Prepare, &own),
+        (Verb::Commit, &other),
+        (Verb::Rollback, &other),
+        (Verb::Commit, &own),
+        (Verb::Start, &own),
+        (Verb::End, &own),
+        (Verb::Rollback, &own),
+    ] {
+        assert_eq!(connection.call(verb, xid, TMNOFLAGS), XA_OK, "{verb:?}");
+    }
+    assert!(connection.session.script.is_empty());
+}

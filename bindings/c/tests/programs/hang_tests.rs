@@ -84,6 +84,13 @@ fn what_a_program_left_prepared_is_recovered_when_another_begins() {
     while !stage.coordinator.is_alone() {
         std::thread::yield_now();
     }
+    // Not within a transaction of the program's own, which goes on.
+    let (insert, delete) = ("own-pg=INSERT INTO t VALUES (2)", "own-pg=DELETE FROM t");
+    let words = ["tm", "own-pg=BEGIN", insert, "tm-recover", "tx-begin", delete, "own-pg=COMMIT"];
+    let answers = databases.play(&stage, &words);
+    let left = values(&answers);
+    assert_eq!([left[4], left[5], left[6]], ["TX_OUTSIDE", "done", "done"], "{answers:?}");
+    assert_eq!(databases.counts("t")[2], "1", "what is prepared");
     // The servers may take a moment until they know that the program is gone.
     let began = Instant::now();
     while databases.counts("t") != ["0", "0", "0", "nothing"] {
