@@ -1,7 +1,7 @@
 //! What has to hold when everybody who was killed is back: nothing in doubt, and both databases agree with each other and
 //! with what programs were told.
 //!
-//! May use: `bank`, `tm`. Must not know: who killed whom.
+//! May use: `bank`, `books`, `tm`. Must not know: who killed whom.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -12,6 +12,7 @@ use holdfast::{Options, Page, Store};
 use tm::{Begin, Coordinator, Embedded};
 
 use crate::bank::{EACH, Reach, open};
+use crate::books::Books;
 
 /// How long recovery may take at the end: leases and back-off.
 const CALM_TIME_MAX: Duration = Duration::from_secs(60);
@@ -76,6 +77,22 @@ pub(crate) async fn until_calm(reach: &Reach) {
 /// Checks that nothing is in doubt, no money is lost, both know the same transfers, all of which somebody was told that they
 /// are committed, and none of which it was told that they are not. Returns the transfers.
 pub(crate) async fn audited(reach: &Reach, told: &Told, accounts: i64) -> Vec<String> {
+    let (transfers, money) = agreed(reach, told).await;
+    assert_eq!(money, 2 * accounts * EACH);
+    transfers
+}
+
+/// The same, with as many accounts of each of two kinds in Holdfast besides, between all of which money moves.
+pub(crate) async fn audited_with(books: &Books, reach: &Reach, told: &Told, accounts: i64) -> Vec<String> {
+    let (transfers, money) = agreed(reach, told).await;
+    books.know(&transfers).await;
+    let [of_keys, of_entries] = books.money(accounts).await;
+    assert_eq!(money + of_keys + of_entries, 4 * accounts * EACH, "{money} {of_keys} {of_entries}");
+    transfers
+}
+
+/// Checks all but the sum. Returns the transfers, and the money of both databases.
+async fn agreed(reach: &Reach, told: &Told) -> (Vec<String>, i64) {
     let clients = reach.connect().await.unwrap();
     let (here, there) = clients.money().await;
     let (transfers_here, transfers_there) = clients.transfers().await;
@@ -87,11 +104,10 @@ pub(crate) async fn audited(reach: &Reach, told: &Told, accounts: i64) -> Vec<St
         .copied()
         .collect();
     assert!(differ.is_empty(), "in one database only: {differ:?}");
-    assert_eq!(here + there, 2 * accounts * EACH);
     let is_there = |id: &&String| transfers_here.binary_search(id).is_ok();
     let lost: Vec<_> = told.committed.iter().filter(|id| !is_there(id)).collect();
     assert!(lost.is_empty(), "told as committed, and lost: {lost:?}");
     let kept: Vec<_> = told.refused.iter().filter(is_there).collect();
     assert!(kept.is_empty(), "told as rolled back, and committed: {kept:?}");
-    transfers_here
+    (transfers_here, here + there)
 }

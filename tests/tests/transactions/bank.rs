@@ -126,14 +126,19 @@ impl Clients {
 
     /// Moves money from an account in PostgreSQL to one in MariaDB, or back when it is less than nothing. Does not commit.
     pub(crate) async fn transfer(&self, id: &str, from: i64, to: i64, money: i64) -> Result<(), Problem> {
+        self.change(id, [from, to], [-money, money]).await
+    }
+
+    /// Changes an account in PostgreSQL and one in MariaDB by so much each. Does not commit.
+    pub(crate) async fn change(&self, id: &str, accounts: [i64; 2], by: [i64; 2]) -> Result<(), Problem> {
         let statement = |account: i64, money: i64| {
             format!(
                 "UPDATE bank.accounts SET money = money + {money} WHERE id = {account};
                  INSERT INTO bank.transfers VALUES ('{id}')"
             )
         };
-        self.postgres.batch_execute(&statement(from, -money)).await?;
-        Ok(self.mariadb.lock().await.query_drop(statement(to, money)).await?)
+        self.postgres.batch_execute(&statement(accounts[0], by[0])).await?;
+        Ok(self.mariadb.lock().await.query_drop(statement(accounts[1], by[1])).await?)
     }
 
     /// All money of PostgreSQL and of MariaDB.

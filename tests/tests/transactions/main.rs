@@ -6,6 +6,7 @@
 mod audit;
 mod bank;
 mod bank_tests;
+mod books;
 mod certificates;
 mod command_tests;
 mod database_tests;
