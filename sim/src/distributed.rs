@@ -8,6 +8,7 @@
 
 mod application;
 mod checks;
+mod handing_on;
 mod manager;
 mod points;
 mod recovery;
@@ -36,12 +37,14 @@ pub struct Distributed {
     pub crashes: u64,
     /// Branches that recovery settled.
     pub recovered: u64,
+    /// Transactions that were committed by a program that had resumed them.
+    pub resumed: u64,
     /// Where kills struck, and at which passage.
     pub struck: BTreeMap<(Point, u32), u64>,
 }
 
 /// So often the fixed seeds plan a kill at each point and passage; some of the plans come to nothing.
-const FIXED_PLANS: u64 = 16;
+const FIXED_PLANS: u64 = 20;
 
 /// Seeds that never change, and strike at every point at both passages.
 pub fn fixed_seeds() -> std::ops::Range<u64> {
@@ -85,8 +88,8 @@ pub(crate) fn run(setup: Setup) -> Result<Distributed, Violation> {
     }
     world.settle()?;
     checks::all(&world)?;
-    let world::Did { trace, told, kills, crashes, recovered } = world.outcome;
-    Ok(Distributed { trace, told, kills, crashes, recovered, struck: world.points.struck })
+    let world::Did { trace, told, kills, crashes, recovered, resumed } = world.outcome;
+    Ok(Distributed { trace, told, kills, crashes, recovered, resumed, struck: world.points.struck })
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct Application {
     pub(crate) recovery: Recovery,
     /// Transactions that have to be rolled back, which the coordinator could not be told.
     pub(crate) owed: Vec<TransactionId>,
+    /// Transactions that it suspended.
+    pub(crate) handed_on: Vec<TransactionId>,
 }
 
 /// What it is about.
@@ -48,6 +50,7 @@ pub(crate) enum Doing {
     Enlisting(Part),
     Starting(Part),
     Working(Part),
+    Suspending(Part),
     Ending(Part),
     Completing(Part, TwoPhase),
 }
@@ -57,12 +60,15 @@ pub(crate) enum Doing {
 pub(crate) struct Part {
     pub(crate) id: TransactionId,
     /// Which part of it.
-    number: usize,
-    is_joined: bool,
-    branches: Vec<Branch>,
+    pub(crate) number: usize,
+    /// Another program decides.
+    pub(crate) is_joined: bool,
+    /// The same, because this one suspended it.
+    pub(crate) is_suspended: bool,
+    pub(crate) branches: Vec<Branch>,
     /// Answers that are waited for.
     awaited: usize,
-    has_failed: bool,
+    pub(crate) has_failed: bool,
     wants_commit: bool,
     local: bool,
     /// Votes that are to be sent.
@@ -83,9 +89,9 @@ impl Part {
 }
 
 #[derive(Debug)]
-struct Branch {
-    manager: usize,
-    xid: Xid,
+pub(crate) struct Branch {
+    pub(crate) manager: usize,
+    pub(crate) xid: Xid,
 }
 
 impl Application {
@@ -100,6 +106,7 @@ impl Application {
             doing: Doing::Resting,
             recovery,
             owed: Vec::new(),
+            handed_on: Vec::new(),
         }
     }
 
@@ -139,12 +146,17 @@ impl World {
         if let Some(id) = invitation.filter(|_| self.random.chance(1, 2)) {
             return self.join(at, id);
         }
+        if self.random.chance(3, 4)
+            && let Some(id) = self.any_handed_on()
+        {
+            return self.resume(at, id);
+        }
         if self.random.chance(1, 12) && !self.style.embedded {
             self.applications[at].doing = Doing::Waiting;
             self.send(me, Callee::Server, Request::Close(owner), Purpose::Closing);
             return;
         }
-        let shared = !self.style.embedded && self.random.chance(1, 3);
+        let shared = !self.style.embedded && self.random.chance(1, 2);
         if self.style.embedded || self.applications[at].asks_for_ids {
             self.applications[at].doing = Doing::Waiting;
             self.send(me, Callee::Server, Request::Begin { owner, shared }, Purpose::Beginning { shared });
@@ -154,7 +166,7 @@ impl World {
             return;
         }
         self.applications[at].sequence += 1;
-        let (sequence, deadline_ms) = (self.applications[at].sequence, self.deadline_ms());
+        let (sequence, deadline_ms) = (self.applications[at].sequence, self.deadline_ms(shared));
         let id =
             TransactionId { coordinator: self.coordinator, owner, sequence, deadline_ms, shared, last_resource: None };
         if self.pass(me, Step::Begin, Moment::After) {
@@ -162,7 +174,7 @@ impl World {
         }
     }
 
-    fn part(&mut self, at: usize, id: TransactionId, is_joined: bool) -> Part {
+    pub(crate) fn part(&mut self, at: usize, id: TransactionId, is_joined: bool) -> Part {
         let count = self.managers.len() as u64;
         let first = self.random.below(count);
         // One branch is committed in one phase, which is to be rare.
@@ -186,6 +198,7 @@ impl World {
             id,
             number,
             is_joined,
+            is_suspended: false,
             branches,
             awaited: 0,
             has_failed: false,
@@ -215,7 +228,7 @@ impl World {
         self.send(Process::Application(at), Callee::Server, Request::Enlist(id, names), Purpose::Joining);
     }
 
-    fn start_branches(&mut self, at: usize, mut part: Part) {
+    pub(crate) fn start_branches(&mut self, at: usize, mut part: Part) {
         part.awaited = part.branches.len();
         let starts: Vec<_> = part.branches.iter().map(|branch| (branch.manager, branch.xid.clone())).collect();
         self.applications[at].doing = Doing::Starting(part);
@@ -228,7 +241,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, at: usize) -> Doing {
+    pub(crate) fn take(&mut self, at: usize) -> Doing {
         std::mem::replace(&mut self.applications[at].doing, Doing::Resting)
     }
 
@@ -274,6 +287,8 @@ impl World {
                     self.start_branches(at, part);
                 }
             }
+            (Purpose::Suspending, reply) => self.is_suspended(at, &reply),
+            (Purpose::Resuming, reply) => self.is_resumed(at, message.request, &reply),
             (Purpose::Starting, reply) => {
                 let Doing::Starting(mut part) = self.take(at) else { return };
                 part.awaited -= 1;
@@ -288,7 +303,9 @@ impl World {
                 let Doing::Ending(mut part) = self.take(at) else { return };
                 part.awaited -= 1;
                 part.has_failed |= reply != Reply::Code(XaCode::Ok);
+                let suspends = !part.is_joined && part.id.shared && part.wants_commit && !part.has_failed;
                 match part.awaited {
+                    0 if suspends && !self.is_calm && self.random.chance(2, 3) => self.suspend(at, part),
                     0 => self.complete(at, part),
                     _ => self.applications[at].doing = Doing::Ending(part),
                 }
@@ -297,7 +314,7 @@ impl World {
         }
     }
 
-    fn complete(&mut self, at: usize, part: Part) {
+    pub(crate) fn complete(&mut self, at: usize, part: Part) {
         let orders: Vec<u32> = part.branches.iter().map(|branch| u32::from(branch.manager % 2 == 1)).collect();
         let other = match (part.is_joined, part.id.shared, part.local) {
             (false, true, _) => OtherWork::Shared,
@@ -434,12 +451,16 @@ impl World {
             let request = Request::Vote(part.id, name, vote);
             return self.send(Process::Application(at), Callee::Server, request, Purpose::Voting);
         }
+        let handed_on = part.is_suspended.then_some(part.id);
         if part.has_failed {
             // Nothing was changed here: what is decided does not concern this part.
             machine.decide(TwoPhaseDecision::Committed);
             self.make_calls(at);
         } else {
             part.is_polling = true;
+        }
+        if let Some(id) = handed_on {
+            self.hand_on(at, id);
         }
         true
     }
@@ -544,6 +565,7 @@ impl World {
         self.outcome.kills += 1;
         application.doing = Doing::Resting;
         application.owed.clear();
+        application.handed_on.clear();
         let owner = application.owner.take().filter(|_| application.asks_for_ids);
         let sessions = std::mem::take(&mut application.sessions);
         self.closing.extend(sessions.into_iter().enumerate());

@@ -4,6 +4,7 @@
 
 pub(crate) mod alike;
 pub(crate) mod foreign;
+pub(crate) mod holder;
 pub(crate) mod in_doubt;
 pub(crate) mod late;
 pub(crate) mod reported;

@@ -34,6 +34,10 @@ pub enum Step {
     Prepare,
     /// A branch of another program votes.
     Vote,
+    /// A program leaves deciding to whoever resumes.
+    Suspend,
+    /// A program goes on with what another one suspended.
+    Resume,
     /// The decision to commit.
     Decision,
     /// The decision not to.
@@ -94,7 +98,7 @@ impl fmt::Display for Point {
 /// Which time a process passes a point.
 pub(crate) const PASSAGES: u32 = 2;
 
-const APPLICATION: [Step; 20] = [
+const APPLICATION: [Step; 22] = [
     Step::Open,
     Step::Begin,
     Step::Enlist,
@@ -102,6 +106,8 @@ const APPLICATION: [Step; 20] = [
     Step::End,
     Step::Prepare,
     Step::Vote,
+    Step::Suspend,
+    Step::Resume,
     Step::Decision,
     Step::Abort,
     Step::Last,
@@ -117,11 +123,13 @@ const APPLICATION: [Step; 20] = [
     Step::Close,
 ];
 /// What the server does when it is asked to, or by itself.
-const SERVER: [Step; 13] = [
+const SERVER: [Step; 15] = [
     Step::Open,
     Step::Begin,
     Step::Enlist,
     Step::Vote,
+    Step::Suspend,
+    Step::Resume,
     Step::Decision,
     Step::Abort,
     Step::Done,

@@ -17,6 +17,14 @@ pub(crate) struct Part {
     pub(crate) told: Option<TwoPhaseOutcome>,
 }
 
+/// Who may decide about a shared transaction that was suspended, as the coordinator's answers say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    Nobody,
+    /// The run of a program.
+    By(u64),
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
@@ -27,6 +35,10 @@ pub(crate) struct Said {
     pub(crate) aborted: BTreeSet<TransactionId>,
     /// Branches that were added when their transaction had been committed without them.
     pub(crate) late: BTreeSet<Xid>,
+    /// Who may decide about shared transactions that were suspended since the server was started.
+    pub(crate) held: BTreeMap<TransactionId, Held>,
+    /// Transactions of which some branch was said to have failed.
+    pub(crate) failed: BTreeSet<TransactionId>,
     /// Branches of which somebody was told that their resource manager decided by itself.
     pub(crate) reported: BTreeSet<Xid>,
 }
@@ -37,6 +49,13 @@ impl Said {
         let parts = self.parts.entry(id).or_default();
         parts.push(part);
         parts.len() - 1
+    }
+
+    /// Its branches have other names than was said.
+    pub(crate) fn renamed(&mut self, id: TransactionId, part: usize, branches: Vec<(usize, Xid)>) {
+        if let Some(part) = self.parts.get_mut(&id).and_then(|parts| parts.get_mut(part)) {
+            part.branches = branches;
+        }
     }
 
     pub(crate) fn told(&mut self, id: TransactionId, part: usize, outcome: TwoPhaseOutcome) {

@@ -4,16 +4,16 @@
 
 use holdfast::{
     Begin, Commit, Durability, Error, ErrorKind, Lease, Outcome, OwnerId, Patience, Pending, PutOptions, Sharing,
-    Store, Taking, TransactionId, Verdict,
+    Store, Taking, TransactionId, Verdict, Vote,
 };
 use std::time::Duration;
 use xa::{TwoPhaseDecision, Xid};
 
-use crate::distributed::checks::late;
+use crate::distributed::checks::{holder, late};
 use crate::distributed::points::{Moment, Step};
 use crate::distributed::wire::{Message, Process, Reply, Request};
 use crate::distributed::world::World;
-use crate::run::violation;
+use crate::run::{Violation, violation};
 
 /// Where programs change something in the server's own store.
 pub(crate) const BUCKET: &[u8] = b"local";
@@ -31,6 +31,8 @@ pub(crate) enum Served {
 enum Unshown {
     Crashed,
     Failed(Error),
+    /// It should not be.
+    Wrong(Violation),
 }
 
 impl From<Error> for Unshown {
@@ -41,6 +43,12 @@ impl From<Error> for Unshown {
 
 fn begin(shared: bool) -> Begin {
     Begin { timeout: None, sharing: if shared { Sharing::Shared } else { Sharing::Alone } }
+}
+
+impl From<Violation> for Unshown {
+    fn from(found: Violation) -> Self {
+        Self::Wrong(found)
+    }
 }
 
 impl World {
@@ -56,6 +64,10 @@ impl World {
             Ok(None) => return Served::Later,
             Err(Unshown::Crashed) => return Served::Crashed,
             Err(Unshown::Failed(error)) => self.refusal(&message.request, &error),
+            Err(Unshown::Wrong(found)) => {
+                self.found(found);
+                Reply::Refused
+            }
         };
         if step.is_some_and(|step| !self.pass(Process::Server, step, Moment::After)) {
             return Served::Crashed;
@@ -124,12 +136,33 @@ impl World {
             }
             Request::Vote(id, branch, vote) => {
                 let taking = self.show(step, xa.vote(*id, branch, *vote))?;
+                if *vote == Vote::Failed {
+                    self.said.failed.insert(*id);
+                }
+                self.taken(*id, taking)
+            }
+            Request::Suspend(id, by, branches) => {
+                let taking = self.show(step, xa.suspend(*id, Some(*by), branches))?;
+                if taking == Taking::Part {
+                    holder::suspended(self, *id, message.run)?;
+                }
+                self.taken(*id, taking)
+            }
+            Request::Resume(id, resumer) => {
+                let taking = self.show(step, xa.resume(*id, *resumer))?;
+                if taking == Taking::Part {
+                    holder::resumed(self, *id, message.run)?;
+                }
                 self.taken(*id, taking)
             }
             Request::Decide { id, branches, local: false, until } => {
                 let patience = if id.shared && self.now() < *until { Patience::Waits } else { Patience::Over };
                 match self.show(step, xa.decide(*id, branches, patience))? {
-                    Commit::Decided | Commit::Settled(Outcome::Committed) => self.is_committed(*id),
+                    Commit::Decided => {
+                        holder::decided(self, *id, message.run)?;
+                        self.is_committed(*id)
+                    }
+                    Commit::Settled(Outcome::Committed) => self.is_committed(*id),
                     Commit::Settled(Outcome::Aborted(_)) => self.is_aborted(*id),
                     Commit::Waiting => return Ok(None),
                 }
@@ -169,7 +202,10 @@ impl World {
                 for (id, verdict) in ids.iter().zip(&verdicts) {
                     match verdict {
                         Verdict::Commit => drop(self.is_committed(*id)),
-                        Verdict::Rollback => drop(self.is_aborted(*id)),
+                        Verdict::Rollback => {
+                            holder::rolled_back(self, *id)?;
+                            drop(self.is_aborted(*id));
+                        }
                         // Who says the rest is another.
                         Verdict::LastResource | Verdict::Leave => {}
                         Verdict::Foreign => self.found(violation("foreign", format!("{id} is called foreign"))),
@@ -193,7 +229,7 @@ impl World {
             coordinator: self.coordinator,
             owner,
             sequence,
-            deadline_ms: self.deadline_ms(),
+            deadline_ms: self.deadline_ms(shared),
             shared,
             last_resource: None,
         }
@@ -251,6 +287,8 @@ impl World {
         self.sim.end_ledgers();
         self.store = None;
         self.begun.clear();
+        // What is not decided is rolled back.
+        self.said.held.clear();
         self.server_is_gone();
     }
 }

@@ -19,16 +19,18 @@ fn a_handful_of_seeds_tell_the_same_story_twice_and_each_another() {
 #[test]
 fn every_crash_point_is_struck_at_both_passages_by_the_fixed_seeds() {
     let mut struck: BTreeMap<_, u64> = BTreeMap::new();
-    let (mut told, mut recovered) = (0, 0);
+    let (mut told, mut recovered, mut resumed) = (0, 0, 0);
     for seed in fixed_seeds() {
         let did = run(setup(seed)).unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
         did.struck.into_iter().for_each(|(at, count)| *struck.entry(at).or_default() += count);
         told += did.told;
         recovered += did.recovered;
+        resumed += did.resumed;
     }
     let missed: Vec<String> = super::missed(&struck);
     assert!(missed.is_empty(), "no kill struck at {missed:#?}");
     assert!(all_points().len() > 60 && told > 10_000 && recovered > 3_000, "{told} told, {recovered} recovered");
+    assert!(resumed > 100, "only {resumed} committed by who resumed them");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! May use: `xa`. Must not know: who sends what when.
 
 use base::Time;
-use holdfast::{BranchName, Deed, Forgetting, Learned, OwnerId, TransactionId, Verdict, Vote};
+use holdfast::{BranchName, Deed, Forgetting, Learned, OwnerId, Resumer, TransactionId, Verdict, Vote};
 use xa::{Instruction, TwoPhaseDecision, XaCode, Xid};
 
 use crate::distributed::manager::Name;
@@ -49,6 +49,10 @@ pub(crate) enum Request {
     },
     Enlist(TransactionId, Vec<BranchName>),
     Vote(TransactionId, BranchName, Vote),
+    /// By this run of a program.
+    Suspend(TransactionId, OwnerId, Vec<BranchName>),
+    /// With a number by which it is known when it comes once more.
+    Resume(TransactionId, Resumer),
     /// With a change in the server's own store in the same batch, if it is local.
     Decide {
         id: TransactionId,
@@ -90,6 +94,8 @@ pub(crate) enum Purpose {
         shared: bool,
     },
     Joining,
+    Suspending,
+    Resuming,
     Starting,
     Ending,
     /// What resource managers did by themselves is recorded; then they may forget it.
@@ -166,6 +172,8 @@ impl Request {
             Self::Begin { .. } => Step::Begin,
             Self::Enlist(..) => Step::Enlist,
             Self::Vote(..) => Step::Vote,
+            Self::Suspend(..) => Step::Suspend,
+            Self::Resume(..) => Step::Resume,
             Self::Decide { .. } => Step::Decision,
             Self::Abort(_) | Self::Deeds(..) => Step::Abort,
             Self::Done(_, _, Forgetting::Known) => Step::Done,

@@ -46,6 +46,8 @@ pub(crate) struct Did {
     pub(crate) crashes: u64,
     /// Branches that recovery settled.
     pub(crate) recovered: u64,
+    /// Transactions that were committed by a program that had resumed them.
+    pub(crate) resumed: u64,
 }
 
 pub(crate) struct World {
@@ -65,6 +67,8 @@ pub(crate) struct World {
     pub(crate) closing: Vec<(usize, u64)>,
     pub(crate) points: Points,
     pub(crate) said: Said,
+    /// Transactions that were suspended, which others may know of.
+    pub(crate) handed_on: Vec<TransactionId>,
     pub(crate) style: Style,
     /// Nothing breaks any more, and nothing new is begun.
     pub(crate) is_calm: bool,
@@ -109,6 +113,7 @@ impl World {
             closing: Vec::new(),
             points: Points::default(),
             said: Said::default(),
+            handed_on: Vec::new(),
             style,
             is_calm: false,
             outcome: Did::default(),
@@ -149,9 +154,10 @@ impl World {
         self.sim.clock.now()
     }
 
-    /// The deadline of a transaction that begins now: for some soon, for most never.
-    pub(crate) fn deadline_ms(&mut self) -> u64 {
-        let timeout = self.random.chance(1, 4).then(|| 50 + self.random.below(500));
+    /// The deadline of a transaction that begins now: for some soon, for most never. Shared ones may outlive their owners.
+    pub(crate) fn deadline_ms(&mut self, shared: bool) -> u64 {
+        let (chance, longest) = if shared { (2, 6_000) } else { (1, 500) };
+        let timeout = self.random.chance(chance, 4).then(|| 50 + self.random.below(longest));
         timeout.map_or(0, |timeout| self.sim.clock.wall_ms() + timeout)
     }
 
@@ -489,6 +495,7 @@ impl World {
     /// Nothing breaks any more: everybody is up, what is under way ends, and recovery has its time.
     pub(crate) fn settle(&mut self) -> Check<()> {
         self.is_calm = true;
+        self.take_back();
         self.points.clear_plan();
         self.sim.disk.clear_plan();
         self.managers.iter_mut().for_each(|manager| manager.is_up = true);
