@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{Plan, Rests};
 use crate::error::TableError;
-use crate::hold::Holding;
+use crate::hold::{Holding, Resumer};
 use crate::id::{BranchName, OwnerId, TransactionId};
 use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
 use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Table, Vote};
@@ -43,6 +43,8 @@ pub enum Taking {
 pub(crate) struct Shared {
     pub(crate) parts: BTreeMap<BranchName, Part>,
     pub(crate) holding: Holding,
+    /// Who resumed it and has suspended it since, if they can be told from others; of very many the last.
+    pub(crate) before: Vec<Resumer>,
 }
 
 /// A branch of a shared transaction.

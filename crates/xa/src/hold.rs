@@ -46,6 +46,7 @@ pub struct Resumer {
 }
 
 impl Resumer {
+    /// Whether it is the same request.
     fn is_again(self, earlier: Self) -> bool {
         self.number.is_some() && self == earlier
     }
@@ -84,6 +85,12 @@ impl Table {
         }
         let plan = self.enlist(id, by, branches, now)?;
         if let Some(Entry::Shared(shared)) = self.entries.get_mut(&id) {
+            if let Holding::Resumed(resumer @ Resumer { number: Some(_), .. }) = shared.holding {
+                if shared.before.len() >= self.limits.xa_branches_max {
+                    shared.before.remove(0);
+                }
+                shared.before.push(resumer);
+            }
             shared.holding = Holding::Nobody;
         }
         Ok(plan)
@@ -101,6 +108,10 @@ impl Table {
         match shared.holding {
             Holding::First => return Err(TableError::NotSuspended(id)),
             Holding::Resumed(earlier) if !resumer.is_again(earlier) => return Err(TableError::Resumed(id)),
+            // A late copy of a request of who has suspended it since: nobody waits for its answer, so nobody would hold it.
+            Holding::Nobody if shared.before.iter().any(|earlier| resumer.is_again(*earlier)) => {
+                return Err(TableError::Resumed(id));
+            }
             Holding::Nobody | Holding::Resumed(_) => shared.holding = Holding::Resumed(resumer),
         }
         Ok(Plan::nothing(Taking::Part, Needs::default()))

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::{Limits, Time};
 use holdfast_xa::{
     BranchName, Change, Commit, CoordinatorId, Lease, Mark, Now, Outcome, OwnerId, Patience, Plan, Record, RecordKey,
-    Resumer, Table, TableError, Taking, TransactionId, Verdict, Vote,
+    Resumer, State, Table, TableError, Taking, TransactionId, Verdict, Vote,
 };
 
 const COORDINATOR: CoordinatorId = CoordinatorId(7);
@@ -158,6 +158,9 @@ impl World {
                 Program::Suspending => add(&|world| world.vote(at)),
                 Program::Gone => {}
             }
+            if self.parts[at] && at > 0 && self.losses > 0 {
+                add(&|world| world.late_resume(at));
+            }
             if self.programs[at] != Program::Gone {
                 add(&|world| world.give_up(at));
             }
@@ -217,6 +220,16 @@ impl World {
             Err(TableError::NotSuspended(_)) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// A copy of the request of a program that resumed it arrives: it stays as it is.
+    fn late_resume(&mut self, at: usize) {
+        self.losses -= 1;
+        let (id, resumer) = (self.id, Resumer { by: Some(owner(at)), number: Some(1) });
+        let state = |world: &mut Self| world.ask(|table, _| Ok(table.status(id))).unwrap().state;
+        let before = state(self);
+        let _ = self.ask(|table, now| table.resume(id, resumer, now));
+        assert!(before != State::Suspended || state(self) != State::Active, "nobody holds it: {self:#?}");
     }
 
     fn suspend(&mut self, at: usize) {
