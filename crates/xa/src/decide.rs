@@ -79,7 +79,7 @@ impl Table {
     }
 
     /// What speaks against anything but rolling back. In shadow there is only an operator to ask, who knows better.
-    fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
+    pub(crate) fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
         if self.is_in_shadow(id.owner) {
             return None;
         }

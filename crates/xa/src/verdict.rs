@@ -84,14 +84,16 @@ impl Table {
             Some(Entry::Shared(shared)) => shared.parts.values().any(|part| part.vote == Some(Vote::Failed)),
             _ => false,
         };
-        let is_over = has_failed || (id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms);
+        // What speaks against a commit now always will: a commit is refused for it from here on.
+        let failed = has_failed.then_some(AbortReason::BranchFailed);
+        let Some(reason) = self.obstacle(id, now).or(failed) else { return Verdict::Leave };
         // Without room for the tombstone nothing may be said.
         let has_room = self.entries.len() + judging.buried.len() < self.limits.xa_transactions_max;
-        if !is_over || !(has_room || self.entries.contains_key(&id)) {
+        if !(has_room || self.entries.contains_key(&id)) {
             return Verdict::Leave;
         }
         judging.buried.insert(id);
-        judging.changes.extend(Self::bury(id, AbortReason::Deadline, now).changes);
+        judging.changes.extend(Self::bury(id, reason, now).changes);
         Verdict::Rollback
     }
 

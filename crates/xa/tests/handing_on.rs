@@ -334,3 +334,21 @@ fn no_order_in_which_programs_hand_on_a_transaction_breaks_it_in_two() {
         assert_eq!(outlived, has_deadline, "with a deadline it goes on when its owner has ended");
     }
 }
+
+/// Whoever had a branch in it waited for as long as the program lived that had begun it, and could not commit it any more.
+#[test]
+fn what_a_restart_made_impossible_is_rolled_back_though_its_owner_lives() {
+    let mut world = World::new(false, 0, 0);
+    let (id, member) = (world.id, BranchName::new("member").unwrap());
+    let alone = TransactionId { shared: false, sequence: 2, ..id };
+    let verdicts = |world: &mut World| world.ask(|table, now| Ok(table.verdicts(&[id, alone], now))).unwrap();
+    world.ask(|table, now| table.enlist(id, None, std::slice::from_ref(&member), now)).unwrap();
+    world.ask(|table, now| table.vote(id, &member, Vote::Prepared, now)).unwrap();
+    assert_eq!(verdicts(&mut world), [Verdict::Leave, Verdict::Leave]);
+    let records = world.records.values().cloned();
+    world.table = Table::load(COORDINATOR, &Limits::tiny(), now(Hour::Start), records).unwrap();
+    world.mark = 0;
+    assert_eq!(verdicts(&mut world), [Verdict::Rollback, Verdict::Leave]);
+    let late = world.ask(|table, now| table.commit(id, &[name(0)], Patience::Over, now)).unwrap();
+    assert!(matches!(late, Commit::Settled(Outcome::Aborted(_))), "{late:?}");
+}

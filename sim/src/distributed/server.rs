@@ -136,6 +136,9 @@ impl World {
             }
             Request::Vote(id, branch, vote) => {
                 let taking = self.show(step, xa.vote(*id, branch, *vote))?;
+                if taking == Taking::Part {
+                    holder::commit_by_others(self, store, *id)?;
+                }
                 if *vote == Vote::Failed {
                     self.said.failed.insert(*id);
                 }
@@ -145,6 +148,7 @@ impl World {
                 let taking = self.show(step, xa.suspend(*id, Some(*by), branches))?;
                 if taking == Taking::Part {
                     holder::suspended(self, *id, message.run)?;
+                    holder::commit_by_others(self, store, *id)?;
                 }
                 self.taken(*id, taking)
             }

@@ -85,6 +85,8 @@ impl World {
         // Room for what is kept an hour for owners that may not know it.
         sim.options.limits.xa_transactions_max = 500;
         sim.options.limits.xa_owners_max = 60;
+        // And for the parts of all programs through which one goes.
+        sim.options.limits.xa_branches_max = 64;
         sim.options.limits.batch_changes_max = 256;
         if lying_disk {
             sim.options.durability = Durability::Synced;

@@ -4,7 +4,7 @@
 //! May use: what was said. Must not know: who was told, what breaks when.
 
 use base::Clock;
-use holdfast::TransactionId;
+use holdfast::{Patience, Store, TransactionId};
 
 use crate::distributed::said::Held;
 use crate::distributed::world::World;
@@ -28,6 +28,17 @@ pub(crate) fn resumed(world: &mut World, id: TransactionId, run: u64) -> Check<(
         None => Err(wrong(id, "is resumed, and was not suspended")),
         Some(Held::By(holder)) if holder != run => Err(wrong(id, "is held by two programs")),
         _ => Ok(()),
+    }
+}
+
+/// Somebody who does not hold it would commit it now and then: refused while it is suspended, and nothing comes of it.
+pub(crate) fn commit_by_others(world: &mut World, store: &Store, id: TransactionId) -> Check<()> {
+    if world.said.held.get(&id) != Some(&Held::Nobody) || !world.random.chance(1, 4) {
+        return Ok(());
+    }
+    match store.xa().decide(id, &[], Patience::Over) {
+        Ok(_) => Err(wrong(id, "is settled by a program that does not hold it while it is suspended")),
+        Err(_) => Ok(()),
     }
 }
 
