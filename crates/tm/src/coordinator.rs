@@ -11,11 +11,12 @@ use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
 use xa::{BranchName, CoordinatorId, TransactionId};
 
-use crate::decisions::{Decisions, Error, ErrorKind, Result, next_resumer};
+use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Waiting};
 use crate::embedded::Embedded;
 use crate::last_resource::LastResource;
 use crate::remote::{Remote, RemoteOptions};
+use crate::resuming::Resuming;
 use crate::transaction::Transaction;
 use crate::{Begin, Sharing};
 
@@ -40,6 +41,7 @@ struct Inner {
     /// Recovery listens.
     hurry: Notify,
     usual: Usual,
+    resuming: Resuming,
 }
 
 impl Coordinator {
@@ -103,7 +105,8 @@ impl Coordinator {
     }
 
     fn of(decisions: Arc<dyn Decisions>, waiting: Waiting, store: Option<Store>) -> Self {
-        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new(), usual: Usual::default() }))
+        let (usual, resuming) = (Usual::default(), Resuming::default());
+        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new(), usual, resuming }))
     }
 
     /// Which it is.
@@ -148,16 +151,19 @@ impl Coordinator {
     /// Goes on with a transaction that another program suspended ([`Transaction::suspend`]), and whose id it sent as text: this
     /// program decides about it from now on, as the only one. A round trip.
     ///
-    /// When the answer is lost, or the future dropped, it may be resumed and nobody hold it: then it is rolled back at its deadline,
-    /// or when its owner ends.
+    /// When the answer is lost, or the future dropped, this program may hold it and not know: call this again, of this coordinator or a
+    /// clone of it, and it goes on. Else it is rolled back at its deadline, or when its owner ends.
     ///
     /// # Errors
-    /// As [`Coordinator::join`]; `Invalid` also when it is not suspended, or another program, or an earlier call of this, has resumed
-    /// it; `Aborted` when it is rolled back; `Unavailable`: it may be resumed, and nobody hold it.
+    /// As [`Coordinator::join`]; `Invalid` also when it is not suspended, or another program, or an earlier call that was answered, has
+    /// resumed it; `Aborted` when it is rolled back; `Unavailable`: it may be resumed, and another call tells.
     pub async fn resume(&self, id: &str) -> Result<Transaction> {
         let id = self.shared_id(id)?;
-        self.ask(move |decisions| decisions.resume(id, next_resumer())).await?;
-        Ok(Transaction::begun(self.clone(), id))
+        let request = self.0.resuming.begin(id);
+        let number = request.number();
+        let answer = self.ask(move |decisions| decisions.resume(id, number)).await;
+        request.answered(&answer);
+        answer.map(|()| Transaction::begun(self.clone(), id))
     }
 
     /// The id of a shared transaction of this coordinator.

@@ -30,6 +30,8 @@ mod postgres;
 #[cfg(feature = "sql")]
 mod recovery;
 #[cfg(feature = "sql")]
+mod resuming;
+#[cfg(feature = "sql")]
 mod suspended;
 #[cfg(feature = "sql")]
 mod sweep;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -178,54 +179,74 @@ async fn a_suspension_that_is_given_up_is_one_or_a_rollback() {
     assert!(rolled_back > 0);
 }
 
-/// A coordinator whose answer to a vote is lost while another program commits.
-struct Overtaken(Embedded);
+/// A coordinator whose answers are lost: to a vote, while another program commits, or to so many requests to resume.
+struct Lossy {
+    embedded: Embedded,
+    is_overtaken: bool,
+    resumptions: AtomicU32,
+}
 
-impl Decisions for Overtaken {
+impl Lossy {
+    fn overtaken(embedded: Embedded) -> Self {
+        Self { embedded, is_overtaken: true, resumptions: AtomicU32::new(0) }
+    }
+
+    fn resuming(embedded: Embedded, lost: u32) -> Self {
+        Self { embedded, is_overtaken: false, resumptions: AtomicU32::new(lost) }
+    }
+}
+
+impl Decisions for Lossy {
     fn coordinator(&self) -> CoordinatorId {
-        self.0.coordinator()
+        self.embedded.coordinator()
     }
 
     fn begin(&self, begin: Begin) -> Result<TransactionId, Error> {
-        self.0.begin(begin)
+        self.embedded.begin(begin)
     }
 
     fn commit(&self, id: TransactionId, branches: &[BranchName], how: Option<Durability>) -> Result<(), Error> {
-        self.0.commit(id, branches, how)
+        self.embedded.commit(id, branches, how)
     }
 
     fn done(&self, id: TransactionId, done: &[Learned]) {
-        self.0.done(id, done);
+        self.embedded.done(id, done);
     }
 
     fn abort(&self, id: TransactionId) -> Result<(), Error> {
-        self.0.abort(id)
+        self.embedded.abort(id)
     }
 
     fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
-        self.0.record_deeds(id, deeds)
+        self.embedded.record_deeds(id, deeds)
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>, Error> {
-        self.0.verdicts(ids)
+        self.embedded.verdicts(ids)
     }
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
-        self.0.enlist(id, branches)
+        self.embedded.enlist(id, branches)
     }
 
     fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
-        self.0.suspend(id, branches)
+        self.embedded.suspend(id, branches)
     }
 
     fn resume(&self, id: TransactionId, number: u64) -> Result<(), Error> {
-        self.0.resume(id, number)
+        self.embedded.resume(id, number)?;
+        let lost = self.resumptions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let text = "the connection broke".to_owned();
+        if lost.is_ok() { Err(Error { kind: ErrorKind::Unavailable, text }) } else { Ok(()) }
     }
 
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
-        self.0.prepared(id, branch, part)?;
-        self.0.resume(id, holdfast_tm::next_resumer())?;
-        self.0.commit(id, &[BranchName::new("elsewhere").unwrap()], None)?;
+        self.embedded.prepared(id, branch, part)?;
+        if !self.is_overtaken {
+            return Ok(());
+        }
+        self.embedded.resume(id, holdfast_tm::next_resumer())?;
+        self.embedded.commit(id, &[BranchName::new("elsewhere").unwrap()], None)?;
         Err(Error { kind: ErrorKind::Invalid, text: "lost".to_owned() })
     }
 }
@@ -233,7 +254,7 @@ impl Decisions for Overtaken {
 #[tokio::test]
 async fn a_program_that_is_overtaken_while_it_suspends_has_committed() {
     let bank = bank();
-    let coordinator = Coordinator::over(Arc::new(Overtaken(bank.embedded.clone())));
+    let coordinator = Coordinator::over(Arc::new(Lossy::overtaken(bank.embedded.clone())));
     let one = Monkey::new("one");
     let timeout = Some(Duration::from_secs(600));
     let mut transaction = coordinator.begin(Begin { timeout, sharing: Sharing::Shared }).unwrap();
@@ -241,4 +262,61 @@ async fn a_program_that_is_overtaken_while_it_suspends_has_committed() {
     let mut suspended = transaction.suspend().await.unwrap();
     assert!(suspended.finish(PATIENCE).await.unwrap().is_some());
     assert_eq!(one.calls(), ["prepare", "commit"]);
+}
+
+/// Nobody held it then, and its branches kept their locks until the deadline.
+#[tokio::test]
+async fn a_program_that_did_not_hear_that_it_has_resumed_asks_again() {
+    let bank = bank();
+    let coordinator = Coordinator::over(Arc::new(Lossy::resuming(bank.embedded.clone(), 2)));
+    let (one, two) = (Monkey::new("one"), Monkey::new("two"));
+    let mut transaction = begin(&bank);
+    enlist(&mut transaction, &[&one]).await;
+    let mut suspended = transaction.suspend().await.unwrap();
+    let id = suspended.id().to_string();
+    for _ in 0..2 {
+        assert_eq!(coordinator.resume(&id).await.map(drop).unwrap_err().kind, ErrorKind::Unavailable);
+    }
+    // It is not another program's for that.
+    let other = bank.coordinator.resume(&id).await.map(drop).unwrap_err();
+    assert!(other.text.contains("another program has resumed"), "{other}");
+    let mut transaction = coordinator.clone().resume(&id).await.unwrap();
+    // What was answered is another request the next time.
+    assert_eq!(coordinator.resume(&id).await.map(drop).unwrap_err().kind, ErrorKind::Invalid);
+    enlist(&mut transaction, &[&two]).await;
+    transaction.commit().await.unwrap();
+    suspended.finish(PATIENCE).await.unwrap().unwrap();
+    assert_eq!((one.calls(), two.calls()), (vec!["prepare", "commit"], vec!["prepare", "commit"]));
+}
+
+#[tokio::test]
+async fn a_program_that_gave_up_resuming_asks_again() {
+    let bank = bank();
+    for polls in 0..20 {
+        let one = Monkey::new("one");
+        let mut transaction = begin(&bank);
+        enlist(&mut transaction, &[&one]).await;
+        let id = transaction.suspend().await.unwrap().id();
+        let text = id.to_string();
+        let mut resuming = Box::pin(bank.coordinator.resume(&text));
+        let is_done = (0..polls).any(|_| resuming.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        drop(resuming);
+        if is_done {
+            continue;
+        }
+        // What was on its way may come before this, or behind it.
+        let transaction = bank.coordinator.resume(&text).await.unwrap();
+        assert_eq!(bank.embedded.status(id).unwrap().state, State::Active);
+        transaction.commit().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_two_calls_that_resume_at_a_time_one_does() {
+    let bank = bank();
+    let mut transaction = begin(&bank);
+    enlist(&mut transaction, &[&Monkey::new("one")]).await;
+    let id = transaction.suspend().await.unwrap().id().to_string();
+    let (first, second) = tokio::join!(bank.coordinator.resume(&id), bank.coordinator.resume(&id));
+    assert_eq!(u32::from(first.is_ok()) + u32::from(second.is_ok()), 1);
 }
