@@ -2,8 +2,8 @@
 //!
 //! May use: std, `rustix` for ids of processes. Must not know: what a job is about.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ pub(crate) fn job() -> Option<String> {
 /// A running program. Dropping it kills it, and hears what it had said.
 pub(crate) struct Program {
     child: Child,
+    input: Option<ChildStdin>,
     reader: Option<thread::JoinHandle<()>>,
 }
 
@@ -29,10 +30,16 @@ impl Program {
     pub(crate) fn start(test: &str, job: &str, mut hear: impl FnMut(&str) + Send + 'static) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).env(JOB, job);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let reader = thread::spawn(move || lines.map_while(Result::ok).for_each(|line| hear(&line)));
-        Self { child, reader: Some(reader) }
+        Self { child, input, reader: Some(reader) }
+    }
+
+    /// Tells it a line, unless it is dead.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
 
     /// Its process.

@@ -54,6 +54,38 @@ pub(crate) const STEPS: &[&str] = &[
     "after all",
 ];
 
+/// Those of a transaction that several programs share, besides.
+pub(crate) const SHARED_STEPS: &[&str] = &[
+    "before enlist",
+    "after enlist",
+    "before suspend",
+    "after suspend",
+    "before resume",
+    "after resume",
+    "before vote",
+    "after vote",
+];
+
+/// Those of a program's life, and of a branch that decided by itself.
+pub(crate) const LIFE_STEPS: &[&str] = &[
+    "before open",
+    "after open",
+    "before register",
+    "after register",
+    "before unregister",
+    "after unregister",
+    "before record",
+    "after record",
+    "before forget",
+    "after forget",
+    "before close",
+    "after close",
+];
+
+fn is_step(step: &str) -> bool {
+    STEPS.contains(&step) || SHARED_STEPS.contains(&step) || LIFE_STEPS.contains(&step)
+}
+
 /// Where somebody dies.
 struct Death {
     step: String,
@@ -79,7 +111,7 @@ static DEATH: OnceLock<Death> = OnceLock::new();
 
 /// Plans a death at a step, when this program comes there for the time after `passages`.
 pub(crate) fn plan(step: &str, passages: u32, victim: Victim) {
-    assert!(STEPS.contains(&step), "{step}");
+    assert!(is_step(step), "{step}");
     let (left, is_over) = (AtomicU32::new(passages), AtomicBool::new(false));
     let death = Death { step: step.to_owned(), left, victim, is_over };
     assert!(DEATH.set(death).is_ok(), "one dies once");
@@ -87,7 +119,7 @@ pub(crate) fn plan(step: &str, passages: u32, victim: Victim) {
 
 /// This program comes to a step.
 pub(crate) fn pass(step: &str) {
-    debug_assert!(STEPS.contains(&step), "{step}");
+    debug_assert!(is_step(step), "{step}");
     let Some(death) = DEATH.get().filter(|death| death.step == step) else { return };
     let counted = death.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
     if counted.is_ok() {
@@ -221,6 +253,13 @@ impl LastResource for SteppedLast {
     }
 }
 
+fn around<T>(step: &str, call: impl FnOnce() -> T) -> T {
+    pass(&format!("before {step}"));
+    let answer = call();
+    pass(&format!("after {step}"));
+    answer
+}
+
 /// A coordinator whose decisions are steps.
 pub(crate) struct SteppedDecisions(pub(crate) Remote);
 
@@ -247,7 +286,7 @@ impl Decisions for SteppedDecisions {
     }
 
     fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
-        self.0.record(id, done)
+        around("record", || self.0.record(id, done))
     }
 
     fn abort(&self, id: TransactionId) -> Result<()> {
@@ -263,18 +302,18 @@ impl Decisions for SteppedDecisions {
     }
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
-        self.0.enlist(id, branches)
+        around("enlist", || self.0.enlist(id, branches))
     }
 
     fn suspend(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
-        self.0.suspend(id, branches)
+        around("suspend", || self.0.suspend(id, branches))
     }
 
     fn resume(&self, id: TransactionId, number: u64) -> Result<()> {
-        self.0.resume(id, number)
+        around("resume", || self.0.resume(id, number))
     }
 
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
-        self.0.prepared(id, branch, part)
+        around("vote", || self.0.prepared(id, branch, part))
     }
 }
