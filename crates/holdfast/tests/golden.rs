@@ -30,17 +30,28 @@ use holdfast::space::{
     WriteOptions,
 };
 use holdfast::{
-    BranchName, CommitRequest, Condition, Durability, Forgetting, Heuristic, Indexes, Learned, Lease, Ledgers,
-    MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term, TransactionId, World,
+    BranchName, CommitRequest, Condition, Deed, Durability, Forgetting, Heuristic, Indexes, LastResourceId, Learned,
+    Lease, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term, TransactionId, World,
 };
 use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "10";
+const NEWEST: &str = "11";
 /// How many files are in each.
-const FILES: [(&str, usize); 10] =
-    [("1", 4), ("2", 4), ("3", 5), ("4", 9), ("5", 9), ("6", 16), ("7", 16), ("8", 16), ("9", 16), (NEWEST, 17)];
+const FILES: [(&str, usize); 11] = [
+    ("1", 4),
+    ("2", 4),
+    ("3", 5),
+    ("4", 9),
+    ("5", 9),
+    ("6", 16),
+    ("7", 16),
+    ("8", 16),
+    ("9", 16),
+    ("10", 17),
+    (NEWEST, 17),
+];
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -151,10 +162,16 @@ fn decide(store: &Store) {
     };
     let branches = ["pg", "maria"].map(|name| BranchName::new(name).unwrap());
     xa.commit(&CommitRequest { id: id(1), branches: &branches, wait: Duration::ZERO }, synced).unwrap();
+    // What a last resource decided, of which the coordinator has a copy.
+    let by_last = TransactionId { last_resource: Some(LastResourceId(9)), ..id(4) };
+    xa.commit(&CommitRequest { id: by_last, branches: &branches, wait: Duration::ZERO }, synced).unwrap();
     let learned =
         branches.map(|branch| Learned { heuristic: (branch.as_str() == "pg").then_some(Heuristic::Mixed), branch });
     xa.forget(id(1), &learned, Forgetting::Known).unwrap().wait(synced).unwrap();
     xa.abort(id(2)).unwrap().wait(synced).unwrap();
+    // Rolled back, against which a resource manager committed.
+    let deed = Deed { branch: BranchName::new("maria").unwrap(), did: Heuristic::Commit };
+    xa.note_deeds(id(3), &[deed]).unwrap().wait(synced).unwrap();
     xa.end(ended).unwrap().wait(synced).unwrap();
 }
 
