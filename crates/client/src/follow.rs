@@ -127,8 +127,7 @@ impl Feed {
             }
             At::Here(..) => {
                 let listener = self.here.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "nobody listens"))?;
-                let notices = listener.all_here(block).await?;
-                Ok(Page { bookmark: Bookmark::START, notices, has_more: false })
+                listener.page_here(block).await
             }
         }
     }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
-use holdfast::space::{self, Bookmark, KnownListener, Listen, ListenName, Notice, Wanted};
+use holdfast::space::{self, Bookmark, KnownListener, Listen, ListenName, Notice, NoticePage, PageLimit, Wanted};
 use holdfast::{Error, ErrorKind, Result};
 
 use crate::call::{Call, How, Step};
@@ -22,8 +22,9 @@ use crate::entries::{At, Entries};
 use crate::read;
 use crate::remote::{Again, Remote, Reply, Words};
 
-/// Events of one answer of a server.
+/// Events that are got at once, and the bytes of their documents at which that ends in the process.
 const EVENTS_MAX: usize = 1_000;
+const BYTES_MAX: usize = 4 << 20;
 /// The longest that a server is asked to wait at once.
 const BLOCK_MAX: Duration = Duration::from_secs(20);
 
@@ -51,6 +52,7 @@ struct Place {
 }
 
 /// What a server answered: events, and whether there are more now.
+#[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) bookmark: Bookmark,
     pub(crate) notices: Vec<Notice>,
@@ -197,8 +199,10 @@ impl There {
         let mut place = self.place();
         let next = place.ready.pop_front();
         place.bookmark = match &next {
-            Some(notice) => notice.bookmark,
-            None => place.bookmark.max(place.got),
+            // Behind one that stands for several the others are not what was told before.
+            Some(_) if self.listen.conflate && !place.ready.is_empty() => place.bookmark,
+            Some(notice) if !self.listen.conflate => notice.bookmark,
+            _ => place.bookmark.max(place.got),
         };
         next
     }
@@ -254,28 +258,25 @@ impl Listener {
             Step::Running(Box::pin(async move {
                 match &*this {
                     Inner::There(there, of) => of.next(there, wait).await,
-                    Inner::Here(here, _) => next_here(here, &this, wait).await,
+                    Inner::Here(here, _) => read_here(here, &this, wait, space::Listener::poll).await,
                 }
             }))
         })
     }
 
-    /// All events that there are now, of a store in the process; waits for the first up to `block`.
-    pub(crate) async fn all_here(&self, block: Duration) -> Result<Vec<Notice>> {
-        let Inner::Here(here, _) = &*self.0 else { return Ok(Vec::new()) };
-        let mut all: Vec<Notice> = next_here(here, &self.0, block).await?.into_iter().collect();
-        let reading = Arc::clone(&self.0);
-        let rest = here.off(move || {
-            let Inner::Here(_, listener) = &*reading else { return Ok(Vec::new()) };
-            let mut listener = listener.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut rest = Vec::new();
-            while let Some(notice) = listener.poll()? {
-                rest.push(notice);
-            }
-            Ok(rest)
-        });
-        all.extend(rest.await?);
-        Ok(all)
+    /// The events that there are now, of a store in the process; waits for the first up to `block`. An error behind some of them is told
+    /// by whatever is asked next.
+    pub(crate) async fn page_here(&self, block: Duration) -> Result<Page> {
+        let read = |listener: &mut space::Listener| {
+            let page = listener.page(PageLimit { events: EVENTS_MAX, bytes: BYTES_MAX })?;
+            let NoticePage { notices, bookmark, has_more } = page;
+            Ok((has_more || !notices.is_empty()).then_some(Page { bookmark, notices, has_more }))
+        };
+        let page = match &*self.0 {
+            Inner::Here(here, _) => read_here(here, &self.0, block, read).await?,
+            Inner::There(..) => None,
+        };
+        Ok(page.unwrap_or_else(|| Page { bookmark: self.bookmark(), notices: Vec::new(), has_more: false }))
     }
 
     /// All events as a stream, without an end. An error is an item and does not end it: what is asked for next goes on where it
@@ -287,16 +288,21 @@ impl Listener {
 }
 
 /// Waits in the writers' own way to wake, and reads, which may wait for a sync, in another thread.
-async fn next_here(here: &Embedded, inner: &Arc<Inner>, wait: Duration) -> Result<Option<Notice>> {
-    let locked = |inner: &Arc<Inner>| -> Result<Option<Notice>> {
+async fn read_here<T: Send + 'static>(
+    here: &Embedded,
+    inner: &Arc<Inner>,
+    wait: Duration,
+    read: fn(&mut space::Listener) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let locked = move |inner: &Arc<Inner>| -> Result<Option<T>> {
         let Inner::Here(_, listener) = &**inner else { return Ok(None) };
-        listener.lock().unwrap_or_else(PoisonError::into_inner).poll()
+        read(&mut listener.lock().unwrap_or_else(PoisonError::into_inner))
     };
     let mut late = pin!(here.sleep(wait));
     loop {
         let reading = Arc::clone(inner);
-        if let Some(notice) = here.off(move || locked(&reading)).await? {
-            return Ok(Some(notice));
+        if let Some(read) = here.off(move || locked(&reading)).await? {
+            return Ok(Some(read));
         }
         let mut was_asked = false;
         let is_late = poll_fn(|context: &mut Context<'_>| {

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use holdfast::space::{Cancel, Definition, Document, WriteOptions};
+use holdfast::space::{Cancel, Definition, Document, Listen, Storage, WriteOptions};
 use holdfast::{Options, Store};
 
 use super::*;
@@ -150,4 +150,30 @@ fn a_wait_that_is_canceled_ends_and_takes_nothing() {
     // One that was used before lets nothing begin.
     assert_eq!(jobs.take(&Wanted::id(2), &ReadOptions::default()).wait_unless(&cancel).unwrap(), None);
     assert!(jobs.read(&Wanted::id(2), &ReadOptions::default()).wait().unwrap().is_some());
+}
+
+/// What was in hand was lost where an error stood behind it.
+#[test]
+fn events_before_an_error_are_told_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    let client = Client::embedded(&store).unwrap();
+    let definition = Definition { storage: Storage::Volatile, ..Definition::new("shop", "price") };
+    let prices = client.space("shop").declare(definition).wait().unwrap();
+    let listen = Listen { buffer_events: 5, ..Listen::default() };
+    let mut listener = prices.listen(&Wanted::all(), listen).wait().unwrap();
+    let write = |ids: std::ops::Range<i64>| {
+        for id in ids {
+            prices.write(&Document::from_pairs([("id", id)]), &WriteOptions::default()).wait().unwrap();
+        }
+    };
+    write(0..5);
+    assert!(listener.next(Duration::ZERO).wait().unwrap().is_some());
+    write(5..20);
+    let page = || crate::call::block_on(listener.page_here(Duration::ZERO));
+    assert_eq!(page().unwrap().notices.len(), 4);
+    assert_eq!(page().unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(page().unwrap().notices, []);
+    write(20..21);
+    assert_eq!(page().unwrap().notices.len(), 1);
 }

@@ -187,6 +187,9 @@ fn conditions_hold_or_nothing_happens() {
         {"change": order(&format!(r#"{{"id":1,"if_version":"{version}","changes":[{{"increment":"n","by":1}}]}}"#))},
         {"put": {"bucket": "b", "key": "k", "value": "w", "if_version": of_key}},
     ]);
+    let again = json!({"write": order(&format!(r#"{{"document":{{"id":1}},"if_version":"{version}"}}"#))});
+    let (status, number, error) = fault(&door, &json!([good[0], good[1], again]));
+    assert_eq!((status, number), (412, json!(2)), "the batch has changed it: {error}");
     done(&door, &good);
     assert_eq!(fault(&door, &good).0, 412, "the versions are others now");
     assert_eq!(

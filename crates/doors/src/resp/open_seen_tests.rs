@@ -354,3 +354,20 @@ fn clients_that_wait_or_hold_memory_are_seen() {
     one.commit("TX.COMMIT");
     assert!(other.reply().starts_with(":1"));
 }
+
+#[test]
+fn a_version_that_the_transaction_has_changed_does_not_hold_within_it() {
+    use holdfast::space::{Document, ReadOptions, Wanted, WriteOptions};
+    let shop = shop(Order::Any);
+    let mut one = shop.client();
+    let version = shop.entries.write(&Document::from_pairs([("id", 1)]), &WriteOptions::default()).unwrap().version;
+    let again = format!("SPACE.WRITE shop jobs {{\"id\":1,\"n\":2}} VERSION {version}");
+    let told = "-CONFLICT the entry has another version: this transaction has changed it";
+    one.check(&[("TX.BEGIN", ID)]);
+    one.check(&[(&format!("SPACE.CHANGE shop jobs 1 INCR n 1 VERSION {version}"), ANY), (&again, told)]);
+    one.check(&[("TX.ABORT", "+OK")]);
+    one.check(&[("MULTI", "+OK"), ("SPACE.WRITE shop jobs {\"id\":1,\"n\":1}", "+QUEUED"), (&again, "+QUEUED")]);
+    let exec = one.ask("EXEC");
+    assert!(exec.contains("another version"), "{exec}");
+    assert_eq!(shop.entries.read(&Wanted::id(1), &ReadOptions::default()).unwrap().unwrap().version, version);
+}

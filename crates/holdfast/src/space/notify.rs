@@ -9,6 +9,7 @@
 //!
 //! May use: everything of this folder, `journal`. Must not know: protocols.
 
+mod journaled;
 mod page;
 
 use std::collections::VecDeque;
@@ -17,16 +18,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Command, Commands, Document, Event, EventKind, Reason, Removed, Storage, TypeId, ValueRef};
-use journal::{Log, Position, Record, Visit};
+use ::space::{Document, EventKind, Reason, Storage};
+use journal::{Log, Position, Visit};
 
-use super::commit::SPACE_PART;
 use super::entries::Entries;
 use super::listen::{Buffer, Heard};
 use super::named::ListenName;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
+use journaled::{as_journaled, events};
+use page::Folded;
 pub use page::{NoticePage, PageLimit};
 
 /// Events read from the journal at once.
@@ -74,8 +76,8 @@ pub struct Listen {
     /// How many events may wait before they are read from the journal instead.
     pub buffer_events: usize,
     /// Of several events of one entry that wait, tell one: how it is now, and what became of it since the first of them. An entry that came
-    /// and was replaced is told as one that came; one that entered and left a query is not told as either. [`Listener::page`] does so
-    /// whether they wait in memory or in the journal; the other ways tell all that they read in the journal.
+    /// and was replaced is told as one that came; one that entered and left a query is not told as either. Whether they wait in memory or in
+    /// the journal makes no difference. Where to go on is what [`Listener::bookmark`] says, or a page's bookmark, and not the bookmark of an event.
     pub conflate: bool,
     /// A name by which the store knows where it stands. It goes on behind what was acknowledged by that name, see
     /// [`Entries::acknowledge`]; `from` has it stand elsewhere, and a new one begins now.
@@ -193,6 +195,8 @@ pub struct Listener {
     keeps: Option<Position>,
     /// What went wrong behind the last page.
     failed: Option<Error>,
+    /// Of a listener that conflates: what [`Listener::poll`] will tell, one at a time.
+    folded: Folded,
 }
 
 impl Entries {
@@ -208,6 +212,7 @@ impl Entries {
     pub fn listen(&self, wanted: &Wanted, listen: Listen) -> Result<Listener> {
         self.check()?;
         wanted.check_unlimited("listening")?;
+        wanted.check_type(&self.kind.definition())?;
         let wanted = wanted.kept(&self.store)?;
         let definition = self.kind.definition();
         let Hears { updated, entered, left, .. } = listen.hears;
@@ -246,8 +251,19 @@ impl Entries {
             None => Source::Live,
         };
         let (entries, ready) = (self.clone(), VecDeque::new());
-        let listener =
-            Listener { entries, wanted, listen, buffer, source, ready, bookmark, held, keeps: None, failed: None };
+        let listener = Listener {
+            entries,
+            wanted,
+            listen,
+            buffer,
+            source,
+            ready,
+            bookmark,
+            held,
+            keeps: None,
+            failed: None,
+            folded: Folded::default(),
+        };
         let floor = inner.feed_floor();
         if listener
             .listen
@@ -262,10 +278,11 @@ impl Entries {
 }
 
 impl Listener {
-    /// Behind which event it stands: what a new listener goes on from.
+    /// Behind which event it stands: what a new listener goes on from. One that conflates takes events together some at a time, and stands
+    /// before all of these until the last of them was told: who goes on from there may be told of an entry again, and misses none.
     #[must_use]
     pub fn bookmark(&self) -> Bookmark {
-        self.bookmark
+        self.folded.begin().unwrap_or(self.bookmark)
     }
 
     /// The next event; waits for it up to `wait`. No event is told that may vanish, by the store's durability.
@@ -293,6 +310,9 @@ impl Listener {
     /// # Errors
     /// As [`Listener::next`].
     pub fn poll(&mut self) -> Result<Option<Notice>> {
+        if self.listen.conflate {
+            return self.poll_folded();
+        }
         self.tell_failure()?;
         loop {
             while let Some(heard) = self.ready.front().cloned() {
@@ -316,6 +336,9 @@ impl Listener {
 
     /// The next event, if it is in memory: see [`Listener::page_shown`]. `None` also when the journal alone has it.
     fn poll_shown(&mut self) -> Result<Option<Notice>> {
+        if let Some(notice) = self.next_folded() {
+            return Ok(Some(notice));
+        }
         self.tell_failure()?;
         loop {
             while let Some(heard) = self.ready.pop_front() {
@@ -338,7 +361,7 @@ impl Listener {
     #[must_use]
     pub fn may_have_more(&self) -> bool {
         let state = self.buffer.state();
-        let is_in_hand = !self.ready.is_empty() || self.failed.is_some();
+        let is_in_hand = !self.ready.is_empty() || self.failed.is_some() || self.folded.begin().is_some();
         is_in_hand || !state.is_empty() || state.behind.is_some() || !matches!(self.source, Source::Live)
     }
 
@@ -367,7 +390,8 @@ impl Listener {
     }
 
     fn move_hold(&mut self) {
-        let position = self.keeps.map_or(self.bookmark.position, |keeps| keeps.min(self.bookmark.position));
+        let position = self.bookmark().position;
+        let position = self.keeps.map_or(position, |keeps| keeps.min(position));
         if position.get() >= self.held.get().saturating_add(HOLD_GRAIN_BYTES) && self.is_durable() {
             let inner = self.entries.inner();
             inner.hold_feed(position);
@@ -481,8 +505,11 @@ impl Listener {
             if record.position >= until || is_enough {
                 return Err(journal::Error::Closed);
             }
+            let before = found.len();
             if let Err(error) = events(&record, of, &id_field, begin, &mut found) {
-                failed = Some(error);
+                // Nothing of a batch is told alone, and what lies before it is told first.
+                found.truncate(before);
+                failed = Some(error).filter(|_| before == 0);
                 return Err(journal::Error::Closed);
             }
             next = record.end;
@@ -541,54 +568,5 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.entries.kind.listeners.remove(&self.buffer);
         self.entries.inner().drop_feed(self.held);
-    }
-}
-
-/// What the journal tells of an event of a type without history: the same, whether it was read there or not.
-fn as_journaled(Heard { number, event, .. }: Heard, id_field: &str) -> Heard {
-    let only_id =
-        |document: &Document| document.get(id_field).map(|id| Document::from_pairs([(id_field, id.to_value())]));
-    let event = match event.kind {
-        EventKind::Written | EventKind::Updated => Event { kind: EventKind::Written, before: None, ..event },
-        EventKind::Removed(_) => Event { before: event.before.as_ref().and_then(only_id), ..event },
-    };
-    Heard::new(number, event)
-}
-
-/// The events of one type in a batch, behind the bookmark.
-fn events(record: &Record<'_>, of: TypeId, id_field: &str, begin: Bookmark, to: &mut VecDeque<Heard>) -> Result<()> {
-    let position = record.position;
-    let mut told = 0;
-    for section in &record.sections {
-        for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SPACE_PART) {
-            for command in Commands::new(part) {
-                let Some(event) = event(&command?, of, id_field, position) else { continue };
-                told += 1;
-                if (Bookmark { position, told }) > begin {
-                    to.push_back(Heard::new(told, event));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn event(command: &Command<'_>, wanted: TypeId, id_field: &str, position: Position) -> Option<Event> {
-    let document = |fields: &::space::MapRef<'_>| Document::from_stored(fields.as_bytes()).ok();
-    let only_id = |id: &ValueRef<'_>| Document::from_pairs([(id_field, id.to_value())]);
-    match command {
-        Command::Write { of, document: after, before, .. } if *of == wanted => {
-            let before = before.as_ref().and_then(document);
-            let kind = if before.is_some() { EventKind::Updated } else { EventKind::Written };
-            Some(Event { of: *of, kind, before, after: document(after), position })
-        }
-        Command::Remove { of, reason, entry } if *of == wanted => {
-            let before = match entry {
-                Removed::Id(id) => Some(only_id(id)),
-                Removed::Document(fields) => document(fields),
-            };
-            Some(Event { of: *of, kind: EventKind::Removed(*reason), before, after: None, position })
-        }
-        _ => None,
     }
 }

@@ -88,8 +88,10 @@ pub(crate) fn of_document<'a>(inner: &'a Inner, definition: &Definition, documen
     }
 }
 
-/// The partitions in which an entry may lie that is wanted.
+/// The partitions in which an entry may lie that is wanted. Everything that looks for entries comes by here, so a query of another type
+/// ends here.
 pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &Wanted) -> Result<&'a [Partition]> {
+    wanted.check_type(definition)?;
     let value = match (&wanted.routing, &wanted.id, definition.routed_by()) {
         _ if is_single(definition) => None,
         (Some(value), _, _) | (None, Some(value), None) => Some(value.scalar()),

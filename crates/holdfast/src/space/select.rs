@@ -7,8 +7,8 @@ use ::space::{Document, GroupLimits, Groups, Plan, Query, Value};
 use super::entries::{Entries, Entry};
 use super::memory::Held;
 use super::prepared::ToQuery;
-use super::wanted::Wanted;
-use crate::error::{Error, ErrorKind, Result};
+use super::wanted::{Wanted, check_type};
+use crate::error::Result;
 
 /// What a row takes beside its bytes.
 const ROW_BYTES: u64 = 64;
@@ -55,10 +55,7 @@ impl Entries {
     /// The query that is meant.
     pub(super) fn asked(&self, query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Query> {
         let query = query.prepared()?.bind(parameters)?;
-        if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.kind.definition().name) {
-            let text = format!("the query is of the type {name}, not of {}", self.kind.definition().name);
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
+        check_type(&query, &self.kind.definition())?;
         Ok(query)
     }
 

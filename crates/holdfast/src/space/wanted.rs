@@ -44,6 +44,17 @@ pub struct Wanted {
     pub(crate) counted: Option<Arc<Held>>,
 }
 
+/// Refuses a query that names another type.
+pub(super) fn check_type(query: &Query, definition: &Definition) -> Result<()> {
+    match query.type_name.as_ref().filter(|name| **name != definition.name) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("the query is of the type {name}, not of {}", definition.name);
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+    }
+}
+
 impl Wanted {
     fn of(filter: Filter) -> Self {
         Self {
@@ -80,7 +91,8 @@ impl Wanted {
     /// the values for `?` or `$1` in order. Of a [`PreparedQuery`](super::PreparedQuery) nothing is parsed any more.
     ///
     /// # Errors
-    /// `Invalid` names what is not understood, and what would be.
+    /// `Invalid` names what is not understood, and what would be. A whole `SELECT * FROM` names its type: that it is another than the one
+    /// that is asked is told there.
     pub fn query(query: &(impl ToQuery + ?Sized), parameters: &[Value]) -> Result<Self> {
         let prepared = query.prepared()?;
         let query = prepared.bind(parameters)?;
@@ -152,6 +164,11 @@ impl Wanted {
     #[must_use]
     pub fn routing(&self) -> Option<&Value> {
         self.routing.as_ref()
+    }
+
+    /// Refuses a query that names another type.
+    pub(crate) fn check_type(&self, definition: &Definition) -> Result<()> {
+        self.query.as_deref().map_or(Ok(()), |query| check_type(query, definition))
     }
 
     /// Refuses a query whose ORDER BY or OFFSET the operation, which the error names, would pass over.

@@ -88,6 +88,15 @@ fn id_of(definition: &Definition, document: &Document) -> Value {
     document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default()
 }
 
+/// Whether what this transaction has made of an entry has the version that is asked for: the one of before it has only where no more than
+/// its lease is another.
+fn check_own(version: Option<Position>, staged: &Staged) -> Result<()> {
+    if version.is_none_or(|version| staged.renews && version == staged.version()) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, "the entry has another version: this transaction has changed it"))
+}
+
 /// The entry with this document alone, if it is still wanted.
 fn by_id_of(definition: &Definition, wanted: &Wanted, document: &Document) -> Wanted {
     let by_id = Wanted { id: Some(id_of(definition, document)), ..wanted.clone() };
@@ -193,8 +202,8 @@ impl Within<'_> {
     /// that of before, or 0: the new one is known when the transaction is committed.
     ///
     /// # Errors
-    /// As [`Entries::write`]; `Conflict` also when this and other transactions wait for each other; `Timeout` when the
-    /// transaction's lease has ended.
+    /// As [`Entries::write`]; `Conflict` also when this and other transactions wait for each other, and of any version of an entry that
+    /// the transaction has changed itself; `Timeout` when the transaction's lease has ended.
     pub fn write(&mut self, document: &Document, options: &WriteOptions) -> Result<Written> {
         self.write_at(document, options, &|inner| inner.clock.wall_ms())
     }
@@ -214,6 +223,7 @@ impl Within<'_> {
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
         let staged = self.staged(&id, partition);
         let own_version = staged.as_ref().map(Staged::version);
+        staged.as_ref().map_or(Ok(()), |staged| check_own(options.version, staged))?;
         let (was, now, over) = match staged {
             Some(staged) => {
                 let was = staged.was.clone();
@@ -236,7 +246,7 @@ impl Within<'_> {
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
         let will = Some((document, expires_ms));
         self.put(&id, Staged { partition, was, will, over, renews: false, number: 0 });
-        // As reading would have told it: a condition is on what was there before the transaction.
+        // As reading would have told it.
         let previous = now.map(|now| Entry { version: own_version.unwrap_or(now.version), ..Entry::from(now) });
         Ok(Written { id, version, previous })
     }
@@ -321,14 +331,6 @@ impl Within<'_> {
         Wanted { except, ..wanted.clone() }
     }
 
-    /// Whether what this transaction has made of an entry may be read or taken with these options.
-    fn check_version(options: &ReadOptions, staged: &Staged) -> Result<()> {
-        if options.version.is_none_or(|version| staged.renews && version == staged.version()) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Conflict, "the entry has another version: this transaction has changed it"))
-    }
-
     /// Takes an entry: it is locked now, and gone when the transaction commits.
     ///
     /// # Errors
@@ -336,8 +338,9 @@ impl Within<'_> {
     pub fn take(&mut self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
         let holder = self.begin()?;
         self.check_durable()?;
+        wanted.check_type(&self.entries.kind.definition())?;
         if let Some((id, staged)) = self.own(wanted) {
-            Self::check_version(options, &staged)?;
+            check_own(options.version, &staged)?;
             if let Some(granted) = self.before_own(wanted, &staged, Purpose::Lock(holder, Mode::Exclusive))? {
                 return self.take_granted(&granted);
             }
@@ -390,13 +393,14 @@ impl Within<'_> {
         if lock != ReadLock::None {
             self.check_durable()?;
         }
+        wanted.check_type(&self.entries.kind.definition())?;
         let purpose = match lock {
             ReadLock::None => Purpose::Read(holder),
             ReadLock::Shared => Purpose::Lock(holder, Mode::Shared),
             ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
         };
         if let Some((_, staged)) = self.own(wanted) {
-            Self::check_version(options, &staged)?;
+            check_own(options.version, &staged)?;
             if let Some(granted) = self.before_own(wanted, &staged, purpose)? {
                 self.show(granted.position)?;
                 return Ok(Some(granted.entry.into()));

@@ -319,3 +319,68 @@ fn an_error_behind_events_of_a_page_is_told_after_them() {
     write(20..21);
     assert_eq!(listener.page(WIDE).unwrap().notices.len(), 1, "it goes on");
 }
+
+/// One at a time it was told of each of them: only pages were.
+#[test]
+fn what_is_asked_for_one_at_a_time_is_conflated_in_the_journal_too() {
+    let (store, _) = with_clock();
+    let orders = with_history(&store);
+    let begin = conflating(&orders, &Wanted::all(), Hears::ALL, None).bookmark();
+    for total in 0..500 {
+        orders.write(&order(total % 3, "ada", total), &upsert()).unwrap();
+    }
+    let mut fresh = conflating(&orders, &Wanted::all(), Hears::ALL, Some(begin));
+    let next = |fresh: &mut Listener| fresh.next(Duration::ZERO).unwrap().map(|it| (it.kind, number(&it, "total")));
+    use NoticeKind::{Updated, Written};
+    assert_eq!(next(&mut fresh), Some((Written, 497)));
+    assert!(fresh.may_have_more());
+    // Behind the first of them the others are not what was told before: who begins anew begins where all of that began.
+    assert_eq!(fresh.bookmark(), begin);
+    let rest = fresh.page(PageLimit { events: 1, ..WIDE }).unwrap();
+    assert_eq!((told(&rest), rest.bookmark, rest.has_more), (vec![(Written, 0, 498)], begin, true));
+    orders.write(&order(1, "ada", 900), &upsert()).unwrap();
+    assert_eq!(next(&mut fresh), Some((Written, 499)));
+    assert!(fresh.bookmark() > begin);
+    let mut other = conflating(&orders, &Wanted::all(), Hears::ALL, Some(fresh.bookmark()));
+    for listener in [&mut fresh, &mut other] {
+        assert_eq!((next(listener), next(listener)), (Some((Updated, 900)), None));
+    }
+}
+
+/// Who stops anywhere, and goes on from where the listener says that it stands, has what is there in the end.
+#[test]
+fn who_is_told_one_at_a_time_and_stops_anywhere_misses_nothing() {
+    let (store, _) = with_clock();
+    let orders = with_history(&store);
+    let large = Wanted::query("total >= 50", &[]).unwrap();
+    let mut at = conflating(&orders, &large, Hears::MATCHING, None).bookmark();
+    let (mut random, mut has) = (base::Random::new(3), BTreeMap::new());
+    for _ in 0..300 {
+        let mut listener = conflating(&orders, &large, Hears::MATCHING, Some(at));
+        for _ in 0..random.below(8) {
+            let (id, total) = (random.below(5) as i64, random.below(100) as i64);
+            orders.write(&order(id, "ada", total), &upsert()).unwrap();
+        }
+        for _ in 0..1 + random.below(4) {
+            let Some(notice) = listener.poll().unwrap() else { break };
+            let (id, total) = (number(&notice, "id"), number(&notice, "total"));
+            if notice.kind == NoticeKind::Entered {
+                has.insert(id, total)
+            } else {
+                has.remove(&id)
+            };
+        }
+        at = listener.bookmark();
+    }
+    let mut listener = conflating(&orders, &large, Hears::MATCHING, Some(at));
+    while let Some(notice) = listener.poll().unwrap() {
+        let (id, total) = (number(&notice, "id"), number(&notice, "total"));
+        if notice.kind == NoticeKind::Entered {
+            has.insert(id, total)
+        } else {
+            has.remove(&id)
+        };
+    }
+    let there: BTreeSet<i64> = ids(&orders.read_many(&large, 99).unwrap());
+    assert_eq!(has.into_keys().collect::<BTreeSet<_>>(), there);
+}

@@ -1,7 +1,7 @@
 //! Changes in place, queries, iteration, and a model.
 
 use holdfast::space::{Change, Entries, Entry, Hears, Lease, Listen, Path, ReadLock, Stop, WantedBy};
-use holdfast::{ErrorKind, Transaction};
+use holdfast::{ErrorKind, Result, Transaction};
 
 use super::*;
 
@@ -354,4 +354,48 @@ fn queries_hold_no_more_memory_than_they_may() {
     assert!(waits().is_ok() && orders.iterate(&Wanted::query(&sql, &[]).unwrap()).is_ok(), "it comes back");
     let error = orders.iterate(&Wanted::query(r"note RLIKE '\w{15}|a'", &[]).unwrap()).err().unwrap();
     assert!(error.to_string().contains("a query of 2"), "an expression counts as large as it is: {error}");
+}
+
+/// A whole SELECT was taken for its condition alone, and was of whatever type it was asked of.
+#[test]
+fn a_query_that_names_another_type_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+    let right = Wanted::query("SELECT * FROM order WHERE total = 1", &[]).unwrap();
+    assert_eq!((orders.count(&right).unwrap(), orders.read_many(&right, 9).unwrap().len()), (1, 1));
+    let wrong = &Wanted::query("SELECT * FROM invoice WHERE total = 1", &[]).unwrap();
+    let increment = &[Change::Increment { path: Path::parse("total").unwrap(), by: 1.into() }];
+    let check = |done: Result<bool>, what: &str| {
+        let error = done.expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}");
+        assert!(error.to_string().contains("the query is of the type invoice, not of order"), "{what}: {error}");
+    };
+    check(orders.read(wrong, &now()).map(|it| it.is_some()), "read");
+    check(orders.take(wrong, &waits(1)).map(|it| it.is_some()), "take");
+    check(orders.waiting(wrong, holdfast::space::Taking::Take).map(|_| true), "waiting");
+    check(orders.read_many(wrong, 9).map(|it| it.is_empty()), "read_many");
+    check(orders.take_many(wrong, 9, &now()).map(|it| it.is_empty()), "take_many");
+    check(orders.count(wrong).map(|it| it > 0), "count");
+    check(orders.clear(wrong, None).map(|it| it > 0), "clear");
+    check(orders.change_many(wrong, increment, &upsert()).map(|it| it > 0), "change_many");
+    check(orders.explain(wrong).map(|it| it.is_empty()), "explain");
+    check(orders.iterate(wrong).map(|_| true), "iterate");
+    check(orders.reduce(wrong, || 0, |all, _| *all += 1, |a, b| a + b).map(|it| it > 0), "reduce");
+    check(orders.listen(wrong, Listen::default()).map(|_| true), "listen");
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    // There is one of its own that would match, which is looked at first.
+    within.write(&order(2, "ada", 1), &upsert()).unwrap();
+    check(within.read(wrong, ReadLock::None, &now()).map(|it| it.is_some()), "read within");
+    check(within.take(wrong, &now()).map(|it| it.is_some()), "take within");
+    check(within.read_many(wrong, ReadLock::None, 1).map(|it| it.is_empty()), "read_many within");
+    check(within.take_many(wrong, 1).map(|it| it.is_empty()), "take_many within");
+    check(within.count(wrong).map(|it| it > 0), "count within");
+    check(within.clear(wrong, 9).map(|it| it > 0), "clear within");
+    check(within.change_many(wrong, increment, &upsert(), 9).map(|it| it > 0), "change_many within");
+    check(within.iterate(wrong).map(|_| true), "iterate within");
+    drop(transaction);
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 1);
 }

@@ -2,7 +2,7 @@
 
 use base::Random;
 use holdfast::space::{Change, Lease, Listen, NoticeKind, Order, Path, ReadLock};
-use holdfast::{ErrorKind, Transaction};
+use holdfast::{ErrorKind, Position, Transaction};
 
 use super::*;
 
@@ -483,4 +483,43 @@ fn many_are_taken_at_once() {
     let rest = within.take_many(&Wanted::all(), 4).unwrap();
     assert_eq!(rest.iter().map(id).collect::<Vec<_>>(), [8]);
     assert_eq!(orders.count(&Wanted::all()).unwrap(), 20);
+}
+
+/// A write behind a change of its own took the version from before the transaction for the entry's.
+#[test]
+fn a_version_that_the_transaction_itself_has_changed_is_a_conflict() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let read = orders.write(&order(1, "ada", 1), &upsert()).unwrap().version;
+    let at = |version: Position| WriteOptions { version: Some(version), ..upsert() };
+    let reading = |version: Position| ReadOptions { version: Some(version), ..now() };
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    within.write(&order(1, "ada", 2), &at(read)).unwrap();
+    // Nor is what is told of it, which is 0, a version of anything.
+    for version in [read, Position::ZERO] {
+        let write = within.write(&order(1, "ada", 3), &at(version)).unwrap_err();
+        let change = within.change(&Wanted::id(1), &[add("total", 1)], &at(version)).unwrap_err();
+        let take = within.take(&Wanted::id(1), &reading(version)).unwrap_err();
+        assert_eq!([write, change, take].map(|error| error.kind()), [ErrorKind::Conflict; 3], "{version}");
+    }
+    within.write(&order(1, "ada", 4), &upsert()).unwrap();
+    within.write(&order(2, "bob", 1), &upsert()).unwrap();
+    assert_eq!(
+        within.write(&order(2, "bob", 2), &at(Position::ZERO)).unwrap_err().kind(),
+        ErrorKind::Conflict,
+        "one that is new has none"
+    );
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(orders.read(&Wanted::id(1), &now()).unwrap().unwrap().document, order(1, "ada", 4));
+    // Another lease alone leaves the version.
+    let read = orders.read(&Wanted::id(1), &now()).unwrap().unwrap().version;
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    assert!(within.renew(&Wanted::id(1), Lease::Forever, None).unwrap());
+    within.write(&order(1, "ada", 5), &at(read)).unwrap();
+    within.write(&order(1, "ada", 6), &at(read)).unwrap_err();
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(orders.read(&Wanted::id(1), &now()).unwrap().unwrap().document, order(1, "ada", 5));
 }

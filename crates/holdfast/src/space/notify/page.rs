@@ -8,9 +8,11 @@
 //! What waits in memory may have been taken together by then, and cannot be parted again. Where it does not fit in whole, the journal
 //! has it in parts.
 //!
+//! Asked for one at a time, events come by such pages as well.
+//!
 //! May use: what `notify` may. Must not know: protocols.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use ::space::{Definition, Document, EventKind};
 
@@ -55,6 +57,20 @@ struct Stretch {
     end: Option<Bookmark>,
 }
 
+/// A page that is told one event at a time.
+#[derive(Default)]
+pub(super) struct Folded {
+    notices: VecDeque<Notice>,
+    /// Before all of it, as long as something of it is left.
+    begin: Option<Bookmark>,
+}
+
+impl Folded {
+    pub(super) fn begin(&self) -> Option<Bookmark> {
+        self.begin
+    }
+}
+
 impl Listener {
     /// The events that are there already, up to a limit. Where the listener conflates each entry is told once in a page, and the page's
     /// bookmark is where to go on: behind the bookmark of an event in the midst of it other entries are not what the page has told of
@@ -63,7 +79,30 @@ impl Listener {
     /// # Errors
     /// As [`Listener::next`]. An error that lies behind events that are told is told after them, by whatever is asked next.
     pub fn page(&mut self, limit: PageLimit) -> Result<NoticePage> {
+        if self.folded.begin.is_some() {
+            let page = self.plain_page(limit, |this| Ok(this.next_folded()))?;
+            return Ok(NoticePage { has_more: self.may_have_more(), ..page });
+        }
         if self.listen.conflate { self.conflated_page(limit) } else { self.plain_page(limit, Self::poll) }
+    }
+
+    /// The next event of the page under way, or of the next one.
+    pub(super) fn poll_folded(&mut self) -> Result<Option<Notice>> {
+        if self.folded.begin.is_none() {
+            // From here on what lies before it is kept.
+            self.folded.begin = Some(self.bookmark);
+            let page = self.conflated_page(PageLimit { events: usize::MAX, bytes: usize::MAX });
+            self.folded.notices = page.inspect_err(|_| self.folded.begin = None)?.notices.into();
+        }
+        Ok(self.next_folded())
+    }
+
+    pub(super) fn next_folded(&mut self) -> Option<Notice> {
+        let notice = self.folded.notices.pop_front();
+        if self.folded.notices.is_empty() && self.folded.begin.take().is_some() {
+            self.pass(self.bookmark);
+        }
+        notice
     }
 
     /// Those of the events that are in memory, each as it waits there. Does not wait, neither for the disk nor for durability: an event rests
@@ -98,7 +137,9 @@ impl Listener {
                 Err(error) => return Err(error),
             }
         }
-        let bookmark = notices.last().map_or(self.bookmark, |last| last.bookmark);
+        // In the midst of what was taken together, before all of it.
+        let last = notices.last().map_or(self.bookmark, |last| last.bookmark);
+        let bookmark = if self.listen.conflate { self.bookmark() } else { last };
         Ok(NoticePage { notices, bookmark, has_more })
     }
 
