@@ -9,6 +9,8 @@ use thiserror::Error;
 pub enum Stop {
     /// Its time is over.
     Time,
+    /// It has made as many steps as it may.
+    Steps,
     /// Somebody asked for it.
     Killed,
 }
@@ -38,7 +40,7 @@ pub enum ScriptError {
         text: String,
     },
     /// The watch ended it.
-    #[error("the script was stopped: {}", match .0 { Stop::Time => "it took longer than it may", Stop::Killed => "somebody asked for it" })]
+    #[error("the script was stopped: {}", match .0 { Stop::Time => "it took longer than it may", Stop::Steps => "it made more steps than it may", Stop::Killed => "somebody asked for it" })]
     Stopped(Stop),
     /// It needed too much memory.
     #[error("the script needs more memory than the {bytes_max} bytes it may take")]

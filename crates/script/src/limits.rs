@@ -7,6 +7,9 @@
 pub struct Limits {
     /// Bytes that the script's values may take, with those that were not collected yet and about 200 KiB that are always there.
     pub memory_bytes_max: usize,
+    /// Steps of a run: each call of a function, each return, each turn of a loop, each step of a pattern. Other than its time they are the same
+    /// on every machine and however much else it does. A few are those of the beginning.
+    pub steps_max: u64,
     /// Bytes of source text: compiling is not watched.
     pub source_bytes_max: usize,
     /// How deep tables may lie in each other in what a script returns, and in what it is given.
@@ -23,6 +26,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             memory_bytes_max: 16 << 20,
+            steps_max: 100_000_000,
             source_bytes_max: 256 << 10,
             depth_max: 32,
             elements_max: 1 << 20,
@@ -38,6 +42,7 @@ impl Limits {
     pub fn tiny() -> Self {
         Limits {
             memory_bytes_max: 1 << 20,
+            steps_max: 10_000,
             source_bytes_max: 4 << 10,
             depth_max: 8,
             elements_max: 100,

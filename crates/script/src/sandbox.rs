@@ -75,6 +75,8 @@ struct Watching {
     watch: RefCell<Option<Watch>>,
     stopped: Cell<Option<Stop>>,
     ticks: Cell<u32>,
+    /// How many steps the run may make yet.
+    steps_left: Cell<u64>,
     /// What the run may take of memory.
     bytes_max: Cell<usize>,
 }
@@ -172,6 +174,7 @@ impl Sandbox {
         self.lua.set_memory_limit(limits.memory_bytes_max.max(self.base_bytes + (64 << 10))).map_err(setup)?;
         self.watching.begin(Some(watch));
         self.watching.bytes_max.set(limits.memory_bytes_max);
+        self.watching.steps_left.set(limits.steps_max);
         let ran = run(self);
         let stopped = self.watching.stopped.get();
         self.watching.begin(None);
@@ -312,10 +315,18 @@ impl Watching {
     fn begin(&self, watch: Option<Watch>) {
         self.stopped.set(None);
         self.ticks.set(0);
+        // Cleaning up has no end of its own.
+        self.steps_left.set(u64::MAX);
         self.watch.replace(watch);
     }
 
     fn ask(&self) -> mlua::Result<VmState> {
+        if self.stopped.get().is_none() {
+            match self.steps_left.get().checked_sub(1) {
+                Some(left) => self.steps_left.set(left),
+                None => self.stopped.set(Some(Stop::Steps)),
+            }
+        }
         if self.stopped.get().is_none() {
             let ticks = self.ticks.get().wrapping_add(1);
             self.ticks.set(ticks);

@@ -532,3 +532,76 @@ proptest! {
 
 #[path = "json_tests.rs"]
 mod json_tests;
+
+/// Runs with so many steps, and a watch that never ends anything.
+fn run_with(steps_max: u64, source: &str) -> Result<Value, ScriptError> {
+    let limits = Limits { steps_max, memory_bytes_max: 4 << 20, ..Limits::default() };
+    let script = Script::compile("script", source.as_bytes(), &limits)?;
+    let (entry, keys, arguments) = (Entry::Text, [].as_slice(), [].as_slice());
+    let run = Run { script: &script, entry, keys, arguments, seed: 1, limits: &limits };
+    Sandbox::new().unwrap().run(&run, Box::new(|| None), &mut Echo::default())
+}
+
+#[test]
+fn what_has_no_end_ends_by_its_steps_where_no_clock_ends_it() {
+    for source in [
+        "while true do end",
+        "repeat until false",
+        "for i = 1, math.huge do end",
+        "for _ in function() return 1 end do end",
+        "while true do pcall(error) end",
+        "while true do pcall(function() while true do end end) end",
+        "local f f = function() pcall(f) f() end f()",
+        "local c = coroutine.wrap(function() while true do coroutine.yield() end end) while true do c() end",
+        "while true do string.rep('x', 10) end",
+        "while true do redis.pcall('x') end",
+        "while true do redis.log(1, 'x') end",
+        "while true do cjson.decode('[1]') end",
+        "while true do table.sort({3, 1, 2}) end",
+        "table.sort({1, 2, 3}, function() while true do end end)",
+        "string.gsub(('x'):rep(100), '.', function() while true do end end)",
+        // Patterns that go back and forth, over texts of which no step allocates.
+        "string.find(('a'):rep(10000), ('a*'):rep(30) .. 'b')",
+        "while true do string.find(('a'):rep(200), '.-b') end",
+        "setmetatable({}, {__index = function() while true do end end}).x()",
+        "local t = setmetatable({}, {__len = function() while true do end end}) return #t",
+        "local t = setmetatable({}, {__tostring = function() while true do end end}) return tostring(t)",
+    ] {
+        assert_eq!(run_with(100_000, source), Err(ScriptError::Stopped(Stop::Steps)), "{source}");
+    }
+}
+
+#[test]
+fn what_takes_memory_or_depth_first_ends_by_that() {
+    // What is called last takes a place on the stack as well.
+    for source in [
+        "local function f() return 1 + f() end f()",
+        "local function f() return f() end f()",
+        "local a, b a = function() return b() end b = function() return a() end a()",
+        "return string.rep('x', 1e8)",
+    ] {
+        let ended = run_with(10_000_000, source);
+        assert!(matches!(ended, Err(ScriptError::Memory { .. } | ScriptError::Failed { .. })), "{source}: {ended:?}");
+    }
+    // Texts of which each is twice as long as the one before.
+    let doubling = "local s = 'x' while true do s = s .. s end";
+    assert!(matches!(run_with(10_000_000, doubling), Err(ScriptError::Memory { .. })));
+}
+
+/// The same number on each machine, so that what ends one day does not run into the limit the other.
+#[test]
+fn steps_are_counted_one_by_one() {
+    let least = |source: &str| {
+        let (mut fails, mut does) = (0, 20_000);
+        while does - fails > 1 {
+            let steps = (fails + does) / 2;
+            if run_with(steps, source).is_ok() { does = steps } else { fails = steps }
+        }
+        does
+    };
+    let nothing = least("return 1");
+    assert!(nothing < 100, "{nothing}");
+    assert_eq!(least("for i = 1, 1000 do end return 1"), nothing + 1000);
+    assert_eq!(least("local i = 0 while i < 1000 do i += 1 end return 1"), nothing + 1000);
+    assert_eq!(least("local function f() end for i = 1, 100 do f() end return 1"), nothing + 300);
+}

@@ -90,7 +90,7 @@ fn batches_are_told_in_order_with_all_that_they_changed() {
 #[test]
 fn a_server_tells_new_expiries_and_buckets_that_were_emptied() {
     let folder = TempDir::new().unwrap();
-    let server = configured(&folder, "[script]\ntime_milliseconds_max = 10000\n").start();
+    let server = configured(&folder, "[script]\nsteps_max = 1000000000000\ntime_milliseconds_max = 10000\n").start();
     let client = connect(&server);
     let mut feed = client.feed(Position::ZERO).wait().unwrap();
     let eval = |script: &str| drop(client.scripts().eval(script, &[], &[]).wait().unwrap());

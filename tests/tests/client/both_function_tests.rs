@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::scene::{configured, connect, declare, impatient, number, order, upsert};
 
 /// Scripts may take as long as a busy machine makes them.
-const PATIENT: &str = "[script]\ntime_milliseconds_max = 10000\n";
+const PATIENT: &str = "[script]\nsteps_max = 1000000000000\ntime_milliseconds_max = 10000\n";
 
 /// Spends of an account, and answers what is left; what is more than there is stays.
 const BANK: &str = "#!luau name=bank

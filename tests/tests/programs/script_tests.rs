@@ -17,7 +17,8 @@ fn eval(client: &mut Client, script: &str, keys: &[&str], arguments: &[&str]) ->
 /// On a machine that has much else to do scripts that behave take long too.
 fn patient(folder: &TempDir) -> Launch {
     let configuration = folder.path().join("holdfast.toml");
-    fs::write(&configuration, "[script]\ntime_milliseconds_max = 10000\n").expect("a file of a test can be written");
+    fs::write(&configuration, "[script]\nsteps_max = 1000000000000\ntime_milliseconds_max = 10000\n")
+        .expect("a file of a test can be written");
     let configuration = configuration.to_str().expect("a temporary folder has a plain name");
     let launch = Launch::new(&folder.path().join("data")).durability("written");
     launch.argument("--config").argument(configuration)

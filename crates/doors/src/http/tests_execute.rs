@@ -29,6 +29,7 @@ fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
     let mut options = resp::Options::new("127.0.0.1:0".parse().unwrap());
     options.users = Arc::clone(&users);
     options.script.time_max = time_max;
+    options.script.steps_max = 20_000_000;
     let resp = resp::serve(alone.store.clone(), options).unwrap();
     let mut options = super::Options::new("127.0.0.1:0".parse().unwrap());
     (options.limits, options.users, options.scripts) = (bounds, users, Some(resp.scripts()));
@@ -156,6 +157,7 @@ fn what_is_wrong_with_a_script_is_told_by_status_and_words() {
         (json!({"script": "return redis.call('SPACE.READ', 'shop', 'none', 'ANY')"}), 422, "has no type none"),
         (json!({"script": "return {err = 'CONFLICT mine'}"}), 412, "CONFLICT mine"),
         (json!({"script": "return string.rep('x', 100000000)"}), 413, "script.memory_bytes_max"),
+        (json!({"script": "for i = 1, 4e7 do end"}), 413, "it made more steps than it may (script.steps_max)"),
         (json!({"script": "return redis.call('blpop', 'a', 0)"}), 422, "ERR "),
     ] {
         let answer = execute(door, &body);

@@ -254,6 +254,7 @@ fn limits_are_those_of_the_configuration() {
         Fixture::with(move |options| {
             options.script.time_max = time_max;
             options.script.memory_bytes_max = 1 << 20;
+            options.script.steps_max = 100_000;
             options.limits.queue_bytes_max = 10_000;
         })
     };
@@ -263,7 +264,7 @@ fn limits_are_those_of_the_configuration() {
         assert!(reply.starts_with(code) && reply.contains(part), "{script}: {reply}");
         assert_eq!(fixture.run("DBSIZE"), ":0");
     };
-    let mut hurried = limited(Duration::from_millis(5));
+    let mut hurried = limited(Duration::from_micros(200));
     let too_long = "it took longer than it may (script.time_milliseconds_max)";
     check(&mut hurried, "while true do end", too_long);
     check(&mut hurried, "while true do redis.pcall('incr', 'n') end", too_long);
@@ -273,6 +274,8 @@ fn limits_are_those_of_the_configuration() {
         ("redis.call('set', 'k', ('x'):rep(6000)) redis.call('set', 'l', ('x'):rep(6000))", "more than 10000 bytes"),
         ("redis.call('set', 'k', ('x'):rep(6000)) redis.call('copy', 'k', 'l')", "more than 10000 bytes"),
         ("redis.call('setrange', 'k', 500000, 'x')", "more than 10000 bytes"),
+        ("redis.call('set', 'k', 1) while true do end", "it made more steps than it may (script.steps_max)"),
+        ("while true do redis.pcall('incr', 'n') end", "it made more steps than it may (script.steps_max)"),
     ] {
         check(&mut fixture, script, part);
     }

@@ -153,6 +153,7 @@ pub(crate) struct SpaceTable {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ScriptTable {
     pub(crate) memory_bytes_max: Option<i64>,
+    pub(crate) steps_max: Option<i64>,
     pub(crate) time_milliseconds_max: Option<i64>,
 }
 

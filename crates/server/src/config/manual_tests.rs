@@ -47,6 +47,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("space.query_seconds_max", wide(resp.space_time_max.as_secs()), space::QUERY_SECONDS),
         ("space.query_memory_bytes", wide(limits.space_query_memory_bytes), space::QUERY_MEMORY_BYTES),
         ("script.memory_bytes_max", number(ScriptOptions::default().memory_bytes_max), script::MEMORY_BYTES),
+        ("script.steps_max", wide(ScriptOptions::default().steps_max), script::STEPS),
         ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
         ("series.query_memory_bytes", wide(limits.series_query_memory_bytes), series::QUERY_MEMORY_BYTES),

@@ -95,7 +95,7 @@ fn every_key_arrives_where_it_belongs() {
         log = "debug"
         allow_insecure_bind = true
         scrub = {{ bytes_per_second = 0 }}
-        script = {{ memory_bytes_max = 2_097_152, time_milliseconds_max = 7 }}
+        script = {{ memory_bytes_max = 2_097_152, steps_max = 20_000, time_milliseconds_max = 7 }}
 
         [tree]
         leaves = 1_048_576
@@ -187,6 +187,7 @@ fn every_key_arrives_where_it_belongs() {
     };
     assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
     assert_eq!((config.script.memory_bytes_max, config.script.time_max), (2 << 20, Duration::from_millis(7)));
+    assert_eq!(config.script.steps_max, 20_000);
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));

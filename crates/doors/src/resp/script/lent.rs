@@ -178,12 +178,15 @@ fn rests_on(door: &Door, need: Need) -> Vec<(Durability, Position)> {
     all.into_iter().filter(|(_, position)| *position > Position::ZERO).collect()
 }
 
+/// How errors end that name a limit of the configuration which no second try changes.
+const LIMITS: [&str; 2] = ["(script.memory_bytes_max)", "(script.steps_max)"];
+
 fn why(fail: &Fail) -> Why {
     match fail {
         Fail::Store(error) => Why::Store(error.kind()),
         Fail::TooBig(_) => Why::Store(ErrorKind::Limit),
         Fail::Heavy { .. } => Why::Store(ErrorKind::Internal),
-        Fail::Text(text) if text.ends_with("(script.memory_bytes_max)") => Why::Store(ErrorKind::Limit),
+        Fail::Text(text) if LIMITS.iter().any(|named| text.ends_with(named)) => Why::Store(ErrorKind::Limit),
         Fail::Text(text) if text.ends_with(TOO_BIG) => Why::Store(ErrorKind::Limit),
         Fail::Text(text) if *text == failure(&ScriptError::Stopped(Stop::Killed)).text() => Why::Stopped,
         Fail::Text(text) => {

@@ -30,12 +30,14 @@ pub(crate) use run::{Later, Task, failure, limits, run};
 pub struct ScriptOptions {
     /// Bytes that the values of one script may take.
     pub memory_bytes_max: usize,
+    /// Steps of one script: calls, returns, turns of loops, steps of patterns.
+    pub steps_max: u64,
     /// How long one script may work: it holds locks, and who writes waits for it. All scripts of one EXEC together, too.
     pub time_max: Duration,
 }
 
 impl Default for ScriptOptions {
     fn default() -> Self {
-        ScriptOptions { memory_bytes_max: 16 << 20, time_max: Duration::from_millis(100) }
+        ScriptOptions { memory_bytes_max: 16 << 20, steps_max: 100_000_000, time_max: Duration::from_millis(100) }
     }
 }

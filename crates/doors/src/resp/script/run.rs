@@ -54,6 +54,7 @@ pub(crate) struct Task<'a> {
 pub(crate) fn limits(options: &Options) -> Limits {
     Limits {
         memory_bytes_max: options.script.memory_bytes_max,
+        steps_max: options.script.steps_max,
         result_bytes_max: options.limits.output_bytes_max,
         ..Limits::default()
     }
@@ -66,6 +67,7 @@ pub(crate) fn failure(error: &ScriptError) -> Fail {
         ScriptError::Compile { text } => format!("ERR Error compiling script: {text}").into(),
         ScriptError::NoFunction => "ERR Function not found".into(),
         error @ ScriptError::Memory { .. } => format!("ERR {error} (script.memory_bytes_max)").into(),
+        error @ ScriptError::Stopped(Stop::Steps) => format!("ERR {error} (script.steps_max)").into(),
         error => format!("ERR {error}").into(),
     }
 }
