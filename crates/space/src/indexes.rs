@@ -4,9 +4,9 @@
 //! An entry that lacks a value of an index, or has null there, is not in it; of an ordered one of several paths that counts
 //! for the first only.
 //!
-//! May use: `key`, `path`, `definition`. Must not know: queries.
+//! May use: `key`, `path`, `definition`, `slots`. Must not know: queries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use hashbrown::HashTable;
@@ -15,56 +15,15 @@ use crate::definition::{IndexDefinition, IndexKind};
 use crate::entries::Slot;
 use crate::key::{encode_key, key_of};
 use crate::path::Path;
+use crate::slots::{Slots, slots_bytes};
 use crate::value::{MapRef, ValueRef};
 
 pub(crate) type Key = Box<[u8]>;
 
-/// What a key takes beside its bytes, and what each entry at it takes. A key and its entries are 40 bytes of a table that is full to seven eighths at the most and
+/// What a key takes beside its bytes and the entries at it. A key and its entries are 40 bytes of a table that is full to seven eighths at the most and
 /// to two thirds on average, or of a map whose nodes of eleven are as full; and the key has a block of its own, which the allocator rounds up.
-/// Of the set that several entries at a key are in, a node of eleven slots takes 64 bytes. `tests/memory.rs` compares it with what was handed out.
-const KEY_BYTES: u64 = 84;
-const SLOT_BYTES: u64 = 8;
-
-#[derive(Debug)]
-pub(crate) enum Slots {
-    One(Slot),
-    Many(BTreeSet<Slot>),
-}
-
-impl Slots {
-    fn insert(&mut self, slot: Slot) {
-        match self {
-            Self::One(one) if *one != slot => *self = Self::Many(BTreeSet::from([*one, slot])),
-            Self::One(_) => {}
-            Self::Many(many) => drop(many.insert(slot)),
-        }
-    }
-
-    /// True when none is left.
-    fn remove(&mut self, slot: Slot) -> bool {
-        match self {
-            Self::One(one) => *one == slot,
-            Self::Many(many) => {
-                many.remove(&slot);
-                many.is_empty()
-            }
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::Many(many) => many.len(),
-        }
-    }
-
-    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
-        match self {
-            Self::One(one) => Box::new(std::iter::once(*one)),
-            Self::Many(many) => Box::new(many.iter().copied()),
-        }
-    }
-}
+/// `tests/memory.rs` compares it with what was handed out.
+const KEY_BYTES: u64 = 92;
 
 #[derive(Debug)]
 enum Table {
@@ -79,6 +38,11 @@ pub(crate) struct Index {
     bytes: u64,
     /// How often entries are in it: each once, unless its paths come to several values.
     len: usize,
+}
+
+/// What a key takes with so many entries.
+fn at_key(key: &[u8], entries: usize) -> u64 {
+    if entries == 0 { 0 } else { KEY_BYTES + key.len() as u64 + slots_bytes(entries) }
 }
 
 fn hash(key: &[u8]) -> u64 {
@@ -153,9 +117,10 @@ impl Index {
     pub(crate) fn growth(&self, was: Option<MapRef<'_>>, will: Option<MapRef<'_>>) -> (u64, u64) {
         let keys = |fields: Option<MapRef<'_>>| fields.map(|fields| self.keys(fields)).unwrap_or_default();
         let (old, new) = (keys(was), keys(will));
-        let size = |key: &Key, is_alone: bool| SLOT_BYTES + if is_alone { KEY_BYTES + key.len() as u64 } else { 0 };
-        let goes = |key: &Key| size(key, self.get(key).is_some_and(|slots| slots.len() == 1));
-        let comes = |key: &Key| size(key, self.get(key).is_none());
+        let at = |key: &Key| self.get(key).map_or(0, Slots::len);
+        let size = |key: &Key, more: usize| at_key(key, more) - at_key(key, more - 1);
+        let goes = |key: &Key| size(key, at(key).max(1));
+        let comes = |key: &Key| size(key, at(key) + 1);
         (
             old.iter().filter(|key| !new.contains(key)).map(goes).sum(),
             new.iter().filter(|key| !old.contains(key)).map(comes).sum(),
@@ -163,47 +128,46 @@ impl Index {
     }
 
     pub(crate) fn insert(&mut self, key: Key, slot: Slot) {
-        self.bytes += SLOT_BYTES;
+        let there = match &mut self.table {
+            Table::Hash(table) => table.find_mut(hash(&key), |(other, _)| *other == key).map(|(_, slots)| slots),
+            Table::Ordered(table) => table.get_mut(&key),
+        };
+        if let Some(slots) = there {
+            let before = slots.len();
+            slots.insert(slot);
+            self.bytes += at_key(&key, slots.len()) - at_key(&key, before);
+            self.len += slots.len() - before;
+            return;
+        }
+        self.bytes += at_key(&key, 1);
         self.len += 1;
-        let new = KEY_BYTES + key.len() as u64;
         match &mut self.table {
-            Table::Hash(table) => match table.find_mut(hash(&key), |(other, _)| *other == key) {
-                Some((_, slots)) => slots.insert(slot),
-                None => {
-                    self.bytes += new;
-                    table.insert_unique(hash(&key), (key, Slots::One(slot)), |(key, _)| hash(key));
-                }
-            },
-            Table::Ordered(table) => match table.get_mut(&key) {
-                Some(slots) => slots.insert(slot),
-                None => {
-                    self.bytes += new;
-                    table.insert(key, Slots::One(slot));
-                }
-            },
+            Table::Hash(table) => drop(table.insert_unique(hash(&key), (key, Slots::one(slot)), |(key, _)| hash(key))),
+            Table::Ordered(table) => drop(table.insert(key, Slots::one(slot))),
         }
     }
 
     pub(crate) fn remove(&mut self, key: &[u8], slot: Slot) {
-        self.bytes -= SLOT_BYTES;
-        self.len -= 1;
-        let gone = KEY_BYTES + key.len() as u64;
-        match &mut self.table {
+        let (before, after) = match &mut self.table {
             Table::Hash(table) => {
-                if let Ok(mut found) = table.find_entry(hash(key), |(other, _)| **other == *key)
-                    && found.get_mut().1.remove(slot)
-                {
+                let Ok(mut found) = table.find_entry(hash(key), |(other, _)| **other == *key) else { return };
+                let (before, after) = found.get_mut().1.remove(slot);
+                if after == 0 {
                     found.remove();
-                    self.bytes -= gone;
                 }
+                (before, after)
             }
             Table::Ordered(table) => {
-                if table.get_mut(key).is_some_and(|slots| slots.remove(slot)) {
+                let Some(slots) = table.get_mut(key) else { return };
+                let (before, after) = slots.remove(slot);
+                if after == 0 {
                     table.remove(key);
-                    self.bytes -= gone;
                 }
+                (before, after)
             }
-        }
+        };
+        self.bytes -= at_key(key, before) - at_key(key, after);
+        self.len -= before - after;
     }
 
     /// The entries with this key.

@@ -31,6 +31,7 @@ mod predicate;
 mod select;
 mod serde;
 mod share;
+mod slots;
 mod snapshot;
 mod sql;
 mod sum;
