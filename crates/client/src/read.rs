@@ -3,8 +3,8 @@
 //! May use: `remote`, the facade. Must not know: stores, sockets, commands.
 
 use holdfast::space::{
-    AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, KnownListener, Notice,
-    NoticeKind, Order, Path, Placement, Plan, Reason, Storage, Usage, Value, Written,
+    AtLimit, Bookmark, Changed, Definition, Direction, Document, Entry, EvictBy, IndexDefinition, IndexKind,
+    KnownListener, Notice, NoticeKind, Order, Path, Placement, Plan, Reason, Storage, Usage, Value, Written,
 };
 use holdfast::{Error, ErrorKind, Result};
 
@@ -136,6 +136,11 @@ pub(crate) fn info(reply: &Reply) -> Result<(Definition, Usage, u64)> {
     definition.history = number("history")? != 0;
     definition.memory_bytes_max = number("memory")?;
     definition.at_limit = if text("at_limit")? == "evict" { AtLimit::Evict } else { AtLimit::Refuse };
+    // Servers of before have no such field.
+    if let Some(path) = path("evict_by").ok().flatten() {
+        let direction = if text("evict_order")? == "desc" { Direction::Descending } else { Direction::Ascending };
+        definition.evict_by = Some(EvictBy { path, direction });
+    }
     let mut usage = Usage { entries: number("entries")?, bytes: number("bytes")?, indexes: Vec::new() };
     for index in reply.field("indexes")?.clone().list()? {
         let [name, kind, unique, paths, bytes] = index.items()?;

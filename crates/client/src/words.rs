@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    AtLimit, Change, Definition, Hears, IndexKind, Lease, Listen, Order, Placement, ReadOptions, Storage, Value,
-    Wanted, WantedBy, WriteMode, WriteOptions,
+    AtLimit, Change, Definition, Direction, Hears, IndexKind, Lease, Listen, Order, Placement, ReadOptions, Storage,
+    Value, Wanted, WantedBy, WriteMode, WriteOptions,
 };
 use holdfast::{Durability, Error, ErrorKind, Result};
 
@@ -88,7 +88,17 @@ impl Words {
             WriteMode::Update => self.add("UPDATE"),
             WriteMode::Partial => self.add("PARTIAL"),
         }
-        self.and("PREVIOUS").lease(options.lease).version(options).durability(options.durability)
+        let this = self.and("PREVIOUS").lease(options.lease).version(options);
+        this.lock_wait(options.lock_timeout).durability(options.durability)
+    }
+
+    /// How long a write waits for the transaction that has locked its entry.
+    pub(crate) fn lock_wait(self, lock_timeout: Option<Duration>) -> Self {
+        match lock_timeout {
+            None => self,
+            Some(Duration::ZERO) => self.and("LOCKWAIT").and("0"),
+            Some(time) => self.and("LOCKWAIT").and(milliseconds(time)),
+        }
     }
 
     fn version(self, options: &WriteOptions) -> Self {
@@ -137,7 +147,8 @@ impl Words {
     }
 
     pub(crate) fn changing(self, options: &WriteOptions) -> Self {
-        self.version(options).lease(options.lease).and("PREVIOUS").durability(options.durability)
+        let this = self.version(options).lease(options.lease).and("PREVIOUS");
+        this.lock_wait(options.lock_timeout).durability(options.durability)
     }
 
     pub(crate) fn listening(mut self, listen: &Listen, from: Option<&str>) -> Self {
@@ -186,6 +197,10 @@ pub(crate) fn declare(definition: &Definition) -> Words {
     }
     if definition.at_limit == AtLimit::Evict {
         words.add("EVICT");
+        if let Some(by) = &definition.evict_by {
+            words = words.and("BY").and(by.path.to_string());
+            words.add(if by.direction == Direction::Ascending { "ASC" } else { "DESC" });
+        }
     }
     for index in &definition.indexes {
         let kind = if index.kind == IndexKind::Ordered { "ORDERED" } else { "HASH" };
@@ -231,6 +246,9 @@ mod tests {
             ..WriteOptions::default()
         };
         assert_eq!(said(&Words::new("X").writing(&options)), "X PARTIAL PREVIOUS LEASE 1 DURABILITY written");
+        let waits = |time| WriteOptions { lock_timeout: Some(time), ..WriteOptions::default() };
+        assert_eq!(said(&Words::new("X").writing(&waits(Duration::ZERO))), "X PREVIOUS LOCKWAIT 0");
+        assert_eq!(said(&Words::new("X").changing(&waits(Duration::from_micros(7)))), "X PREVIOUS LOCKWAIT 1");
         let options = ReadOptions { wait: Some(Duration::from_nanos(1)), if_exists: true, ..ReadOptions::default() };
         assert_eq!(said(&Words::new("X").reading(&options)), "X BLOCK 1 IFEXISTS");
         let options = ReadOptions { wait: Some(Duration::ZERO), ..ReadOptions::default() };
@@ -249,6 +267,12 @@ mod tests {
         };
         let words = "SPACE.DECLARE s t ID id LEASE 5 GROUPS a.b HISTORY MEMORY 9 EVICT INDEX c ORDERED 1 c";
         assert_eq!(said(&declare(&definition)), words);
+        let by = holdfast::space::EvictBy {
+            path: holdfast::space::Path::parse("c").unwrap(),
+            direction: Direction::Descending,
+        };
+        let definition = Definition { evict_by: Some(by), ..definition };
+        assert_eq!(said(&declare(&definition)), words.replace("EVICT", "EVICT BY c DESC"));
         let together = Definition { placement: Placement::Together, ..Definition::new("s", "t") };
         assert_eq!(said(&declare(&together)), "SPACE.DECLARE s t ID id TOGETHER");
     }

@@ -40,8 +40,8 @@ use ::space::{Command, TypeId};
 use journal::{Batch, Log, Position};
 
 pub use ::space::{
-    AtLimit, Change, Decimal, Definition, Document, IndexDefinition, IndexKind, ListRef, MapRef, Order, Path,
-    Placement, Plan, Query, Reason, Storage, Usage, Value, ValueRef, compare, key_of,
+    AtLimit, Change, Decimal, Definition, Direction, Document, EvictBy, IndexDefinition, IndexKind, ListRef, MapRef,
+    Order, Path, Placement, Plan, Query, Reason, Storage, Usage, Value, ValueRef, compare, key_of,
 };
 pub use cancel::Cancel;
 pub use entries::{Entries, Entry};

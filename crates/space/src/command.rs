@@ -209,9 +209,10 @@ impl<'a> Iterator for Commands<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{AtLimit, IndexDefinition, IndexKind, Order, Storage};
+    use crate::definition::{AtLimit, EvictBy, IndexDefinition, IndexKind, Order, Storage};
     use crate::document::Document;
     use crate::path::Path;
+    use crate::select::Direction;
 
     #[test]
     fn commands_come_back_as_they_went_in_and_cut_ones_do_not() {
@@ -230,6 +231,7 @@ mod tests {
             history: true,
             memory_bytes_max: 1 << 40,
             at_limit: AtLimit::Evict,
+            evict_by: Some(EvictBy { path: path("x"), direction: Direction::Descending }),
             indexes: vec![
                 index("one", true, &["a.b"]),
                 index("two", false, &["x", "y"]),

@@ -5,16 +5,18 @@
 //! Layout, lengths and counts LEB128, strings behind their length:
 //!   version 1 | space | name | id field | routing path | default lease in ms, 0 none |
 //!   storage 1 (0 durable, 1 volatile) | order 1 (0 none, 1 first in first out, 2 in groups | path, 3 none, and together) |
-//!   history 1 (0 or 1) | limit in bytes, 0 none | at the limit 1 (0 refuse, 1 evict) |
+//!   history 1 (0 or 1) | limit in bytes, 0 none |
+//!   at the limit 1 (0 refuse, 1 evict, 2 evict by | path, the smallest first, 3 evict by | path, the largest first) |
 //!   indexes: count | (name | kind 1 (0 hash, 1 ordered) | unique 1 | paths: count | path*)*
 //!
-//! May use: `bytes`, `path`, `key`. Must not know: entries.
+//! May use: `bytes`, `path`, `key`, the directions of queries. Must not know: entries.
 
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result, invalid};
 use crate::key::key_of;
 use crate::path::Path;
+use crate::select::Direction;
 use crate::value::{MapRef, ValueRef};
 use base::{Fields, put_string, put_varint};
 
@@ -65,8 +67,18 @@ pub enum AtLimit {
     /// The write is refused.
     #[default]
     Refuse,
-    /// The entries that were not written, or read one by one outside of transactions, for longest go.
+    /// Entries go: as [`Definition::evict_by`] says, or else those that were not written, or read outside of transactions, for longest.
     Evict,
+}
+
+/// Which entries of a type that evicts go first: those with the smallest or the largest value at a path, of which the type has an ordered
+/// index. Entries that lack the value never go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvictBy {
+    /// What decides.
+    pub path: Path,
+    /// Whether the smallest go first, or the largest.
+    pub direction: Direction,
 }
 
 /// How an index finds.
@@ -116,6 +128,8 @@ pub struct Definition {
     pub memory_bytes_max: u64,
     /// What happens there.
     pub at_limit: AtLimit,
+    /// Where entries are evicted, by what: `None` is by their use.
+    pub evict_by: Option<EvictBy>,
     /// The indexes.
     pub indexes: Vec<IndexDefinition>,
 }
@@ -135,6 +149,7 @@ impl Definition {
             history: false,
             memory_bytes_max: 0,
             at_limit: AtLimit::Refuse,
+            evict_by: None,
             indexes: Vec::new(),
         }
     }
@@ -147,6 +162,34 @@ impl Definition {
         let paths = vec![Path::parse(path)?];
         self.indexes.push(IndexDefinition { name: path.to_owned(), kind, unique: false, paths });
         Ok(self)
+    }
+
+    /// Whether its entries are evicted by their use.
+    pub(crate) fn evicts_by_use(&self) -> bool {
+        self.at_limit == AtLimit::Evict && self.evict_by.is_none()
+    }
+
+    /// Whether an index has entries in the order of what they are evicted by.
+    pub(crate) fn is_of_eviction(&self, index: &IndexDefinition) -> bool {
+        let first = index.paths.first();
+        index.kind == IndexKind::Ordered && self.evict_by.as_ref().is_some_and(|by| first == Some(&by.path))
+    }
+
+    fn check_eviction(&self) -> Result<()> {
+        let Some(by) = &self.evict_by else { return Ok(()) };
+        let path = &by.path;
+        if self.at_limit != AtLimit::Evict {
+            return invalid(format!("entries go by {path} only where they are evicted: say so, or leave it out"));
+        }
+        if path.has_items() {
+            return invalid(format!("an entry goes by one value, and {path} may be several: leave out [*]"));
+        }
+        if !self.indexes.iter().any(|index| self.is_of_eviction(index)) {
+            return invalid(format!(
+                "to evict by {path} the type needs an ordered index of it, or one that begins with it"
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that it makes sense.
@@ -188,6 +231,7 @@ impl Definition {
                 ));
             }
         }
+        self.check_eviction()?;
         if self.routing.as_ref().is_some_and(Path::has_items) {
             return invalid("the routing has to be one value: leave out [*]");
         }
@@ -276,7 +320,13 @@ impl Definition {
         }
         to.push(u8::from(self.history));
         put_varint(to, self.memory_bytes_max);
-        to.push(u8::from(self.at_limit == AtLimit::Evict));
+        match &self.evict_by {
+            Some(by) => {
+                to.push(if by.direction == Direction::Ascending { 2 } else { 3 });
+                put_string(to, by.path.to_string().as_bytes());
+            }
+            None => to.push(u8::from(self.at_limit == AtLimit::Evict)),
+        }
         put_varint(to, self.indexes.len() as u64);
         for index in &self.indexes {
             put_string(to, index.name.as_bytes());
@@ -315,7 +365,15 @@ impl Definition {
         };
         this.history = flag(from.u8()?)?;
         this.memory_bytes_max = from.varint()?;
-        this.at_limit = if flag(from.u8()?)? { AtLimit::Evict } else { AtLimit::Refuse };
+        let at_limit = from.u8()?;
+        this.at_limit = if at_limit == 0 { AtLimit::Refuse } else { AtLimit::Evict };
+        let mut by = |direction| Some(EvictBy { path: Path::parse(from.text()?).ok()?, direction });
+        this.evict_by = match at_limit {
+            0 | 1 => None,
+            2 => Some(by(Direction::Ascending)?),
+            3 => Some(by(Direction::Descending)?),
+            _ => return None,
+        };
         for _ in 0..from.varint()? {
             let name = from.text()?.to_owned();
             let kind = if flag(from.u8()?)? { IndexKind::Ordered } else { IndexKind::Hash };

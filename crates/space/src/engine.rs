@@ -353,9 +353,9 @@ impl Engine {
         self.types.values().filter_map(|share| share.leases.range(behind).next()).map(|(at, _)| *at).min()
     }
 
-    /// Entries that may go to make room, those first that were not used for longest.
+    /// Entries that may go to make room, in the order in which they go.
     pub fn evictable(&self, of: TypeId) -> impl Iterator<Item = Place> {
-        let slots = self.types.get(&of).into_iter().flat_map(Share::least_used);
+        let slots = self.types.get(&of).into_iter().flat_map(Share::evictable);
         slots.map(move |slot| Place { of, slot }).filter(|place| !self.is_locked(*place))
     }
 

@@ -47,7 +47,7 @@ pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
 pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
-pub use definition::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Placement, Storage};
+pub use definition::{AtLimit, Definition, EvictBy, IndexDefinition, IndexKind, Order, Placement, Storage};
 pub use document::Document;
 pub use engine::{Engine, Event, EventKind, Outcome, Place, Usage};
 pub use entries::{Stored, id_hash};

@@ -4,9 +4,10 @@
 //! May use: `entries`, `indexes`, `definition`. Must not know: other types, commands, queries.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::definition::{AtLimit, Definition, IndexDefinition, Order, Storage};
+use crate::definition::{Definition, IndexDefinition, Order, Storage};
 use crate::document::Document;
 use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
 use crate::error::{Error, Result};
@@ -14,6 +15,8 @@ use crate::gauge::Gauge;
 use crate::indexes::{Index, Key};
 use crate::key::key_of;
 use crate::path::Path;
+use crate::select::Direction;
+use crate::slots::Slots;
 use crate::used::{USED_BYTES, Used};
 use crate::value::{MapRef, ValueRef};
 
@@ -40,7 +43,7 @@ pub(crate) struct Share {
     held: BTreeMap<Key, (u64, usize)>,
     /// When leases end, and whose.
     pub(crate) leases: BTreeSet<(u64, Slot)>,
-    /// In which order entries were used last: of a type whose entries are evicted.
+    /// In which order entries were used last: of a type whose entries are evicted by that.
     used: Used,
     bytes: u64,
     /// Tells what it takes, while somebody wants to know.
@@ -81,19 +84,19 @@ impl Share {
                 index
             }));
         }
-        let was = std::mem::replace(&mut self.definition, Arc::new(definition)).at_limit;
+        let was = std::mem::replace(&mut self.definition, Arc::new(definition)).evicts_by_use();
         let in_order = self.entries.len() as u64 * USED_BYTES;
-        match (was, self.definition.at_limit) {
-            (AtLimit::Refuse, AtLimit::Evict) => {
+        match (was, self.definition.evicts_by_use()) {
+            (false, true) => {
                 self.bytes += in_order;
                 self.entries.iter().for_each(|(slot, _)| self.used.touch(slot));
             }
-            (AtLimit::Evict, AtLimit::Refuse) => {
+            (true, false) => {
                 self.bytes -= in_order;
                 self.used.clear();
             }
             // What was used last is as it was.
-            (AtLimit::Evict, AtLimit::Evict) | (AtLimit::Refuse, AtLimit::Refuse) => {}
+            (true, true) | (false, false) => {}
         }
         self.tell_gauge();
     }
@@ -146,7 +149,7 @@ impl Share {
     fn document_bytes(&self, document: &Document, has_lease: bool) -> u64 {
         let queue = if self.definition.order == Order::Any { 0 } else { QUEUE_BYTES };
         let lease = if has_lease { LEASE_BYTES } else { 0 };
-        let used = if self.definition.at_limit == AtLimit::Evict { USED_BYTES } else { 0 };
+        let used = if self.definition.evicts_by_use() { USED_BYTES } else { 0 };
         ENTRY_BYTES + document.as_bytes().len() as u64 + queue + lease + used
     }
 
@@ -291,7 +294,7 @@ impl Share {
 
     /// Notes that the entry was used, when that decides what is evicted.
     pub(crate) fn touch(&mut self, slot: Slot) {
-        if self.definition.at_limit == AtLimit::Evict {
+        if self.definition.evicts_by_use() {
             self.used.touch(slot);
         }
     }
@@ -335,9 +338,16 @@ impl Share {
         }
     }
 
-    /// Entries, those first that were not used for longest.
-    pub(crate) fn least_used(&self) -> impl Iterator<Item = Slot> {
-        self.used.iter()
+    /// Entries that may go to make room, in their order.
+    pub(crate) fn evictable(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
+        let Some(by) = &self.definition.evict_by else { return Box::new(self.used.iter()) };
+        let index = self.indexes.iter().find(|index| self.definition.is_of_eviction(&index.definition));
+        let Some(index) = index else { return Box::new(std::iter::empty()) };
+        let all = index.range(Bound::Unbounded, Bound::Unbounded).map(|(_, slots)| slots);
+        match by.direction {
+            Direction::Ascending => Box::new(all.flat_map(Slots::iter)),
+            Direction::Descending => Box::new(all.rev().flat_map(Slots::iter)),
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use client::{Client, TransactionOptions};
 use holdfast::space::{
-    AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
-    Order, Path, Placement, PreparedQuery, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode,
-    WriteOptions,
+    AtLimit, Change, Definition, Direction, Document, EvictBy, Hears, IndexDefinition, IndexKind, Lease, Listen,
+    ListenName, NoticeKind, Order, Path, Placement, PreparedQuery, ReadOptions, Reason, SpaceUsage, Storage, Value,
+    Wanted, WriteMode, WriteOptions,
 };
 use holdfast::{Condition, ErrorKind, PutOptions};
 
@@ -228,7 +228,8 @@ fn types_are_declared_changed_found_and_dropped() {
             order: Order::Groups(Path::parse("group.name").unwrap()),
             history: true,
             memory_bytes_max: 64 << 20,
-            at_limit: AtLimit::Refuse,
+            at_limit: AtLimit::Evict,
+            evict_by: Some(EvictBy { path: Path::parse("a").unwrap(), direction: Direction::Descending }),
             indexes: vec![IndexDefinition {
                 name: "two".to_owned(),
                 kind: IndexKind::Ordered,
@@ -242,7 +243,7 @@ fn types_are_declared_changed_found_and_dropped() {
         let space = client.space("shop");
         assert_eq!(*space.entries("full").wait().unwrap().definition(), full);
         assert_eq!(space.types().wait().unwrap(), ["full"]);
-        let fewer = Definition { indexes: Vec::new(), ..full.clone() };
+        let fewer = Definition { indexes: Vec::new(), evict_by: None, ..full.clone() };
         space.declare(fewer.clone()).wait().unwrap();
         assert_eq!(*space.entries("full").wait().unwrap().definition(), fewer);
         let other = Definition { id: "other".to_owned(), ..full.clone() };

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Placement, Storage, Usage, Value,
-    Wanted, WriteMode,
+    AtLimit, Change, Definition, Direction, Document, Entry, EvictBy, IndexDefinition, IndexKind, Order, Placement,
+    Storage, Usage, Value, Wanted, WriteMode,
 };
 use holdfast::{Position, Store};
 
@@ -46,6 +46,17 @@ pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failu
         None | Some("refuse") => AtLimit::Refuse,
         Some("evict") => AtLimit::Evict,
         Some(_) => return Err(Failure::bad("at_limit is refuse or evict")),
+    };
+    let direction = match fields.text("evict_order")?.as_deref() {
+        None => None,
+        Some("asc") => Some(Direction::Ascending),
+        Some("desc") => Some(Direction::Descending),
+        Some(_) => return Err(Failure::bad("evict_order is asc or desc")),
+    };
+    this.evict_by = match (fields.path("evict_by")?, direction) {
+        (Some(path), direction) => Some(EvictBy { path, direction: direction.unwrap_or(Direction::Ascending) }),
+        (None, None) => None,
+        (None, Some(_)) => return Err(Failure::bad("evict_order goes with evict_by, which is a path")),
     };
     this.indexes = fields.list("indexes")?.into_iter().map(index).collect::<Result<_, _>>()?;
     fields.end()?;
@@ -95,6 +106,7 @@ pub(crate) fn describe(definition: &Definition, usage: &Usage, waiters: usize) -
             "paths": index.paths.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     };
+    let by = definition.evict_by.as_ref();
     let index_bytes: serde_json::Map<String, serde_json::Value> =
         usage.indexes.iter().map(|(name, bytes)| (name.clone(), (*bytes).into())).collect();
     serde_json::json!({
@@ -109,6 +121,8 @@ pub(crate) fn describe(definition: &Definition, usage: &Usage, waiters: usize) -
             "history": definition.history,
             "memory_bytes_max": definition.memory_bytes_max,
             "at_limit": if definition.at_limit == AtLimit::Evict { "evict" } else { "refuse" },
+            "evict_by": by.map(|by| by.path.to_string()),
+            "evict_order": by.map(|by| if by.direction == Direction::Ascending { "asc" } else { "desc" }),
             "indexes": definition.indexes.iter().map(index).collect::<Vec<_>>(),
         },
         "entries": usage.entries,

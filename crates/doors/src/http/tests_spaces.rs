@@ -63,12 +63,29 @@ fn types_are_declared_described_listed_and_dropped() {
         (r#"{"indexes":[{"name":"a","kind":"tree"}]}"#, "hash or ordered"),
         (r#"{"id":"key"}"#, "fixed"),
         (r#"{"memory_bytes_max":-1}"#, "whole number"),
+        (r#"{"at_limit":"evict","evict_by":"n"}"#, "needs an ordered index"),
+        (r#"{"at_limit":"evict","evict_order":"asc"}"#, "goes with evict_by"),
+        (r#"{"at_limit":"evict","evict_by":"n","evict_order":"up"}"#, "evict_order is asc or desc"),
         ("{", "JSON"),
     ] {
         let answer = door.put(ORDERS, &[], body);
         assert_eq!(answer.status, 400, "{body}: {answer:?}");
         assert!(answer.text().contains(wanted), "{body}: {}", answer.text());
     }
+    let offers = json!({
+        "placement": "together", "memory_bytes_max": 3_000, "at_limit": "evict", "evict_by": "n", "evict_order": "desc",
+        "indexes": [{"name": "n", "kind": "ordered", "paths": ["n"]}],
+    });
+    assert_eq!(door.put("/spaces/shop/types/offers", &[], &offers.to_string()).status, 204);
+    let described = door.get("/spaces/shop/types/offers").json()["definition"].clone();
+    assert_eq!((&described["evict_by"], &described["evict_order"]), (&json!("n"), &json!("desc")));
+    assert_eq!(door.put("/spaces/shop/types/offers", &[], &described.to_string()).status, 204);
+    for n in 0..40 {
+        let path = format!("/spaces/shop/types/offers/entries/{n}");
+        assert_eq!(door.put(&path, &[], &json!({ "n": n }).to_string()).status, 204);
+    }
+    let there = |id: u32| door.get(&format!("/spaces/shop/types/offers/entries/{id}")).status;
+    assert_eq!((there(0), there(38), there(39)), (200, 404, 200));
     let together =
         r#"{"placement":"together","indexes":[{"name":"email","kind":"hash","unique":true,"paths":["email"]}]}"#;
     assert_eq!(door.put("/spaces/shop/types/users", &[], together).status, 204);

@@ -347,7 +347,7 @@ commands! {
     "space.count" -4 [READONLY] SPACE "holdfast" "0.1.0" space::query::count;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns how many entries there are that are wanted.";
     "space.declare" -3 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::declare::declare;
-      "space type [ID field] [ROUTING path] [LEASE milliseconds] [VOLATILE] [FIFO | GROUPS path | TOGETHER] [HISTORY] [MEMORY bytes] [EVICT] [INDEX name HASH|ORDERED [UNIQUE] count path [path ...]] ..."; "O(n) with the number of entries when an index is added"; "Declares a type of entries, or changes one while it is used: indexes, lease, history and limit. OK once that is on stable storage.";
+      "space type [ID field] [ROUTING path] [LEASE milliseconds] [VOLATILE] [FIFO | GROUPS path | TOGETHER] [HISTORY] [MEMORY bytes] [EVICT [BY path [ASC|DESC]]] [INDEX name HASH|ORDERED [UNIQUE] count path [path ...]] ..."; "O(n) with the number of entries when an index is added"; "Declares a type of entries, or changes one while it is used: indexes, lease, history and limit. OK once that is on stable storage.";
     "space.drop" 3 [WRITE CLEARS NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::declare::drop_type;
       "space type"; "O(n) with the number of entries"; "Removes a type with all its entries; returns 1, or 0 if there is none.";
     "space.explain" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::explain;

@@ -40,3 +40,31 @@ fn a_space_has_a_limit_of_memory_for_all_of_its_types() {
     ]);
     assert!(!fixture.run("SPACE.WRITE shop orders {\"id\":100}").starts_with('-'));
 }
+
+#[test]
+fn a_type_says_by_what_its_entries_are_evicted() {
+    let mut fixture = Fixture::new();
+    for (line, reply) in [
+        (
+            "SPACE.DECLARE shop offers MEMORY 3000 EVICT BY n",
+            "-ERR to evict by n the type needs an ordered index of it",
+        ),
+        ("SPACE.DECLARE shop offers MEMORY 3000 EVICT BY", "-ERR syntax error"),
+        ("SPACE.DECLARE shop offers MEMORY 3000 EVICT BY n UP", "-ERR syntax error"),
+        ("SPACE.DECLARE shop offers MEMORY 3000 TOGETHER EVICT BY n DESC INDEX n ORDERED 1 n", "+OK"),
+    ] {
+        let answer = fixture.run(line);
+        assert!(answer.starts_with(reply), "{line}: {answer}");
+    }
+    let info = fixture.run("SPACE.INFO shop offers");
+    assert!(info.contains("$8 at_limit $5 evict $8 evict_by $1 n $11 evict_order $4 desc"), "{info}");
+    for n in 0..40 {
+        assert!(!fixture.run(&format!("SPACE.WRITE shop offers {{\"id\":{n},\"n\":{n}}}")).starts_with('-'));
+    }
+    fixture.check(&[("SPACE.COUNT shop offers WHERE n<5 0", ":5"), ("SPACE.COUNT shop offers ID 39", ":1")]);
+    fixture.check(&[("SPACE.COUNT shop offers ID 38", ":0")]);
+    fixture.check(&[("SPACE.DECLARE shop offers MEMORY 3000 TOGETHER EVICT BY n INDEX n ORDERED 1 n", "+OK")]);
+    assert!(fixture.run("SPACE.INFO shop offers").contains("$11 evict_order $3 asc"));
+    fixture.check(&[("SPACE.DECLARE shop offers MEMORY 3000 TOGETHER EVICT INDEX n ORDERED 1 n", "+OK")]);
+    assert!(fixture.run("SPACE.INFO shop offers").contains("$8 evict_by $-1 $11 evict_order $-1"));
+}

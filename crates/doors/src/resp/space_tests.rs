@@ -76,7 +76,7 @@ fn types_are_declared_changed_shown_and_dropped() {
     assert!(fixture.run("SPACE.INFO shop users").contains("$8 together :1"));
     let info = fixture.run("SPACE.INFO shop jobs");
     for part in [
-        "*32 $5 space $4 shop $4 type $4 jobs",
+        "*36 $5 space $4 shop $4 type $4 jobs",
         "$8 volatile",
         "$5 order $4 fifo",
         "$5 evict",

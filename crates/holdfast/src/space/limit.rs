@@ -1,4 +1,4 @@
-//! Keeping types and spaces within their limits of memory: refusing, or evicting what was not used for longest.
+//! Keeping types and spaces within their limits of memory: refusing, or evicting what was not used for longest, or what its type says.
 //!
 //! A type's limit is divided among partitions, and kept by evicting in the partition that is written. A space's is one sum, so what is evicted for it may lie in
 //! any partition: in those that the writer holds, and then in all that nobody holds at the moment. Nobody waits for one, so there is no order to
@@ -263,7 +263,7 @@ impl Whole<'_> {
     }
 }
 
-/// Evicts the entry of the type that was not used for longest, if the type says so. False when there is none.
+/// Evicts the entry of the type that goes first, if the type evicts. False when there is none.
 fn evict(
     inner: &Inner,
     (partition, engine): (&Partition, &mut Engine),

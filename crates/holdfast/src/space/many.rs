@@ -65,7 +65,7 @@ impl Entries {
         }
         let watch = self.watch();
         let (mut found, mut position, mut refused) = (Vec::<Stored>::new(), Position::ZERO, None);
-        let counts_uses = definition.at_limit == AtLimit::Evict;
+        let counts_uses = definition.at_limit == AtLimit::Evict && definition.evict_by.is_none();
         let mut used = Vec::<Place>::new();
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let mut engine = partition.space();

@@ -1,7 +1,7 @@
 //! The limit of memory of a whole space.
 
 use holdfast::ErrorKind;
-use holdfast::space::{AtLimit, Lease, Order, Placement, SpaceUsage, Storage};
+use holdfast::space::{AtLimit, Direction, EvictBy, Lease, Order, Path, Placement, SpaceUsage, Storage};
 
 use super::*;
 
@@ -351,4 +351,53 @@ fn what_was_used_last_stays_when_the_type_is_declared_again() {
     assert_eq!(left_of_four(|cache| drop(cache.read_many(&query("id = 3 ORDER BY id"), 9).unwrap())), [1, 2, 4]);
     assert_eq!(left_of_four(|cache| drop(cache.select("SELECT MAX(id) AS most FROM cache", &[]).unwrap())), [1, 2, 4]);
     assert_eq!(left_of_four(|cache| assert_eq!(cache.count(&query("id = 3")).unwrap(), 1)), [1, 2, 4]);
+}
+
+#[test]
+fn entries_are_evicted_by_what_their_type_says_also_behind_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let by = |direction| EvictBy { path: Path::parse("total").unwrap(), direction };
+    let definition = Definition {
+        memory_bytes_max: 6_000,
+        at_limit: AtLimit::Evict,
+        evict_by: Some(by(Direction::Ascending)),
+        placement: Placement::Together,
+        ..Definition::new("s", "offers").index("total", IndexKind::Ordered).unwrap()
+    };
+    // The best of them, whatever the order in which they come and whoever looks at the others.
+    let totals = |offers: &Entries| -> Vec<i64> {
+        let all = offers.read_many(&Wanted::query("total >= 0 ORDER BY total", &[]).unwrap(), 999).unwrap();
+        all.iter().map(|entry| entry.document.get("total").and_then(|it| it.as_i64()).unwrap()).collect()
+    };
+    {
+        let store = open(dir.path());
+        let offers = store.space("s").declare(definition.clone()).unwrap();
+        // One that lacks it stays.
+        offers.write(&Document::from_pairs([("id", -1_i64)]), &upsert()).unwrap();
+        for number in 0..200_i64 {
+            offers.write(&order(1_000 + number, "x", 1_000 + number * 37 % 200), &upsert()).unwrap();
+            drop(offers.read(&Wanted::id(1_000), &now()).unwrap());
+        }
+        let there = totals(&offers);
+        assert!((10..100).contains(&there.len()), "{there:?}");
+        // What comes last is there even if it is the worst.
+        let best: Vec<i64> = (1_200 - there.len() as i64 + 1..1_200).collect();
+        assert_eq!(there[1..], best, "{there:?}");
+    }
+    let store = open(dir.path());
+    let offers = store.space("s").entries("offers").unwrap();
+    assert_eq!(*offers.definition(), definition);
+    offers.write(&order(2_000, "x", 1_500), &upsert()).unwrap();
+    offers.write(&order(2_001, "x", 1_100), &upsert()).unwrap();
+    let there = totals(&offers);
+    assert_eq!((there[0], there[there.len() - 1]), (1_100, 1_500));
+    offers.write(&order(2_002, "x", 1_501), &upsert()).unwrap();
+    assert!(!totals(&offers).contains(&1_100), "the least of them went");
+    assert!(offers.read(&Wanted::id(-1), &now()).unwrap().is_some());
+    // The other way round, as soon as it is said.
+    let other = Definition { evict_by: Some(by(Direction::Descending)), ..definition };
+    let offers = store.space("s").declare(other).unwrap();
+    offers.write(&order(2_003, "x", 1_003), &upsert()).unwrap();
+    let there = totals(&offers);
+    assert!(there.contains(&1_003) && !there.contains(&1_501), "{there:?}");
 }

@@ -2,7 +2,9 @@
 //!
 //! May use: the facade. Must not know: sockets, dispatch.
 
-use holdfast::space::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Path, Placement, Storage};
+use holdfast::space::{
+    AtLimit, Definition, Direction, EvictBy, IndexDefinition, IndexKind, Order, Path, Placement, Storage,
+};
 
 use super::text;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
@@ -35,6 +37,21 @@ fn index(args: Args<'_>, mut at: usize) -> Result<(IndexDefinition, usize), Fail
     let count = count.ok_or("ERR fewer paths follow than are announced")?;
     let paths = args.from(at + 1).iter().take(count).map(path).collect::<Result<_, Fail>>()?;
     Ok((IndexDefinition { name, kind, unique, paths }, at + 1 + count))
+}
+
+/// Reads `BY path [ASC | DESC]`, if that stands at `at`: and where the next option begins.
+fn evict_by(args: Args<'_>, at: usize) -> Result<(Option<EvictBy>, usize), Fail> {
+    if !args.get(at).is_some_and(|word| word.eq_ignore_ascii_case(b"by")) {
+        return Ok((None, at));
+    }
+    let path = path(args.get(at + 1).ok_or(SYNTAX)?)?;
+    let word = args.get(at + 2).unwrap_or_default().to_ascii_lowercase();
+    let (direction, words) = match word.as_slice() {
+        b"asc" => (Direction::Ascending, 3),
+        b"desc" => (Direction::Descending, 3),
+        _ => (Direction::Ascending, 2),
+    };
+    Ok((Some(EvictBy { path, direction }), at + words))
 }
 
 /// Reads a definition.
@@ -72,6 +89,12 @@ fn definition(args: Args<'_>) -> Result<Definition, Fail> {
                 this.history = true;
             } else if is("evict") {
                 this.at_limit = AtLimit::Evict;
+                let (by, next) = evict_by(args, at + 1)?;
+                if by.is_some() {
+                    this.evict_by = by;
+                }
+                at = next;
+                continue;
             } else {
                 return Err(SYNTAX.into());
             }

@@ -2,7 +2,7 @@
 //!
 //! May use: the facade. Must not know: sockets, dispatch.
 
-use holdfast::space::{AtLimit, Definition, IndexKind, Order, Placement, Storage, Usage};
+use holdfast::space::{AtLimit, Definition, Direction, IndexKind, Order, Placement, Storage, Usage};
 
 use super::{entries, text};
 use crate::auth::Right;
@@ -59,7 +59,7 @@ fn of_space(call: &mut Call<'_, '_>) -> Answer {
 }
 
 fn write_info(reply: &mut Reply, definition: &Definition, usage: &Usage, waiters: usize) {
-    reply.map(16);
+    reply.map(18);
     let mut word = |name: &str, value: Option<&str>| {
         reply.text(name);
         match value {
@@ -80,6 +80,9 @@ fn write_info(reply: &mut Reply, definition: &Definition, usage: &Usage, waiters
     word("order", Some(order));
     word("group", group.as_deref());
     word("at_limit", Some(if definition.at_limit == AtLimit::Evict { "evict" } else { "refuse" }));
+    let by = definition.evict_by.as_ref();
+    word("evict_by", by.map(|by| by.path.to_string()).as_deref());
+    word("evict_order", by.map(|by| if by.direction == Direction::Ascending { "asc" } else { "desc" }));
     let numbers = [
         ("lease", definition.lease_ms.unwrap_or(0)),
         ("together", u64::from(definition.placement == Placement::Together)),
