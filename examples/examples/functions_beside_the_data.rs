@@ -98,7 +98,7 @@ fn everywhere(bank: &Space) -> Outcome<()> {
     assert_eq!((found, coins), (5, 20 + 200 + 300 + 400 + 500));
     println!("{found} accounts have {coins} coins together");
 
-    // Interest for each. What is done in one partition is one batch; all of them together are not.
+    // Interest for each: all of them, or, if one fails, none.
     let interest = Change::Increment { path: Path::parse("coins")?, by: 5.into() };
     let paid = bank.execute_all(
         None,

@@ -7,6 +7,8 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
+mod commit;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,17 +17,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{
-    Change as InPlace, Document, EVERYBODY, Engine, Order, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef,
-    key_of,
+    Change as InPlace, Document, EVERYBODY, Engine, Order, Outcome, Search, Stored, TypeId, Value, ValueRef, key_of,
 };
-use journal::{Batch, Log, PartitionId, Position};
+use journal::{PartitionId, Position};
 
 use super::Space;
-use super::commit::{Over, SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::limit::{self, Growing, Held};
-use super::listen::Telling;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::read::is_visible;
 use super::route;
@@ -33,7 +32,6 @@ use super::wanted::Wanted;
 use super::write::{WriteMode, WriteOptions, changed_document, next_document, next_expiry};
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kv::Shown;
 use crate::partition::Partition;
 use crate::store::Inner;
 
@@ -134,9 +132,11 @@ impl Space {
         durability: Option<Durability>,
         task: impl FnOnce(&mut Task<'_>) -> Result<T>,
     ) -> Result<T> {
-        let shown = self.run(partition, false, task)?;
-        self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
-        Ok(shown.value)
+        let (value, ran) = self.run(partition, false, task).unwrap_or_else(|panic| resume_unwind(panic))?;
+        let newest = ran.newest;
+        let position = newest.max(commit::commit(self.store.inner(), vec![ran])?);
+        self.store.wait(position, durability.unwrap_or(self.store.durability()))?;
+        Ok(value)
     }
 
     /// Registers a function by name, so that [`Space::call`] finds it; one of the same name is replaced. It is not stored: a
@@ -180,11 +180,11 @@ impl Space {
         })
     }
 
-    /// Runs a task in every partition, one after another, and reduces what they answer to one value. Each partition's changes
-    /// are a batch of their own.
+    /// Runs a task in every partition, one after another, and reduces what they answer to one value. All that they change is one batch. So a
+    /// partition in which the task has changed something stays locked until it has run in all of them; the others are free again at once.
     ///
     /// # Errors
-    /// The first of the task's; partitions before it have done their work.
+    /// The first of the task's, or `Limit` when they change more than one batch holds; then nothing has happened.
     pub fn execute_all<T>(
         &self,
         durability: Option<Durability>,
@@ -195,22 +195,34 @@ impl Space {
         inner.check_open()?;
         let mut newest = Position::ZERO;
         let mut answers = Vec::with_capacity(inner.partitions.len());
+        let mut changing = Vec::new();
+        // In their order, as all do who lock several.
         for partition in &inner.partitions {
-            let shown = self.run(partition, true, &mut task)?;
-            newest = newest.max(shown.position);
-            answers.push(shown.value);
+            let ran = self.run(partition, true, &mut task);
+            let (answer, ran) = ran.unwrap_or_else(|panic| {
+                // Nor may those before it become unusable.
+                drop(std::mem::take(&mut changing));
+                resume_unwind(panic)
+            })?;
+            newest = newest.max(ran.newest);
+            answers.push(answer);
+            if !ran.staged.is_empty() {
+                changing.push(ran);
+            }
         }
+        let newest = newest.max(commit::commit(inner, changing)?);
         self.store.wait(newest, durability.unwrap_or(self.store.durability()))?;
         let all = answers.into_iter().reduce(reduce);
         all.ok_or_else(|| Error::new(ErrorKind::Internal, "a store without partitions"))
     }
 
-    fn run<T>(
-        &self,
-        partition: &Partition,
+    /// Runs it, and leaves the rest to whoever commits. The outer error is a panic of the task's.
+    fn run<'p, T>(
+        &'p self,
+        partition: &'p Partition,
         is_everywhere: bool,
         task: impl FnOnce(&mut Task<'_>) -> Result<T>,
-    ) -> Result<Shown<T>> {
+    ) -> std::thread::Result<Result<(T, Task<'p>)>> {
         let mut running = Task {
             space: self,
             partition,
@@ -221,21 +233,21 @@ impl Space {
             now_ms: self.store.now_ms(),
             is_everywhere,
         };
-        partition.check()?;
-        // A panic of the task's has changed nothing here, and must not make the partition unusable.
+        if let Err(error) = partition.check() {
+            return Ok(Err(error));
+        }
         let ran = {
             let _here = Running::of(self.store.inner());
             catch_unwind(AssertUnwindSafe(|| task(&mut running)))
         };
-        let value = match ran {
-            Ok(value) => value?,
+        match ran {
+            Ok(value) => Ok(value.map(|value| (value, running))),
             Err(panic) => {
+                // It has changed nothing here, and must not make the partition unusable.
                 drop(running);
-                resume_unwind(panic);
+                Err(panic)
             }
-        };
-        let position = running.commit()?;
-        Ok(Shown { value, position })
+        }
     }
 }
 
@@ -481,66 +493,5 @@ impl<'a> Task<'a> {
         let keeps = |of, partition, id: ValueRef<'_>| partition == here && staged.contains_key(&(of, key_of(id)));
         let held = &mut Held::One(here, &mut self.engine);
         limit::make_room(self.space.store.inner(), held, &growing, &keeps)
-    }
-
-    /// Makes one batch of everything.
-    fn commit(mut self) -> Result<Position> {
-        let inner = self.space.store.inner();
-        self.check_unique()?;
-        self.make_room()?;
-        let mut part = Vec::new();
-        let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
-        let mut done = Vec::new();
-        for staged in self.in_order() {
-            let definition = staged.kind.definition();
-            let what = match (&staged.will, &staged.was) {
-                (Some((document, expires_ms)), was) => {
-                    // Nobody else came since: what is there now and was not then had ended.
-                    let over = if was.is_some() { Over::Any } else { Over::Ended };
-                    What::Write { document: document.clone(), expires_ms: *expires_ms, over }
-                }
-                (None, Some(was)) => {
-                    let id = was.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
-                    What::Remove { id, reason: Reason::Taken }
-                }
-                (None, None) => continue,
-            };
-            what.encode(&staged.kind, definition.history, &self.engine, &mut part);
-            kinds.insert(staged.kind.of, Arc::clone(&staged.kind));
-            done.push((definition, what));
-        }
-        if part.is_empty() {
-            return Ok(self.newest);
-        }
-        let mut telling: BTreeMap<TypeId, Telling<'_>> = BTreeMap::new();
-        for (of, kind) in &kinds {
-            telling.extend(kind.listeners.telling().map(|telling| (*of, telling)));
-        }
-        let mut batch = Batch::new();
-        batch.section(self.partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
-        let position = inner.journal.append(&batch)?.position;
-        let tell = &mut |event: ::space::Event| {
-            if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
-                telling.tell(&event, &kind.definition());
-            }
-        };
-        let documents = done.iter().filter_map(|(_, what)| what.written());
-        let applied =
-            self.engine.apply_made(position, &part, documents, tell).inspect_err(|_| self.partition.set_broken());
-        drop(telling);
-        // Also of what could not be applied: it is there when the store is opened again.
-        done.iter().for_each(|(definition, what)| what.tell(inner, definition));
-        applied?;
-        let mut all: Vec<&Staged> = self.staged.values().collect();
-        all.sort_unstable_by_key(|staged| staged.number);
-        for staged in all {
-            let Some((document, expires_ms)) = &staged.will else { continue };
-            inner.note_lease(*expires_ms);
-            let id = document.get(&staged.kind.definition().id);
-            if let Some(place) = id.and_then(|id| self.engine.find_id(staged.kind.of, id)) {
-                inner.offer(&staged.kind, self.partition, &mut self.engine, place);
-            }
-        }
-        Ok(position)
     }
 }

@@ -653,3 +653,72 @@ fn a_task_that_looks_for_an_entry_of_another_partition_is_refused() {
     let found = space.execute_all(None, |task| task.get("order", far).map(|it| u32::from(it.is_some())), |a, b| a + b);
     assert_eq!(found.unwrap(), 1);
 }
+
+/// Each partition's changes were a batch of their own, and those before a failure stayed.
+#[test]
+fn what_a_task_does_in_all_partitions_is_one_batch_or_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("shop");
+    let orders = space.declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap();
+    (0..100).for_each(|number| drop(orders.write(&order(number, "ada", 0), &upsert()).unwrap()));
+    let mut live = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+    let begin = live.bookmark();
+    let increment = Change::Increment { path: Path::parse("total").unwrap(), by: 1.into() };
+    let change = |fails_at: usize| {
+        let mut partitions = 0;
+        space.execute_all(
+            None,
+            |task| {
+                partitions += 1;
+                let here = task.read("order", &Wanted::all(), 1_000)?;
+                for entry in &here {
+                    task.change("order", id(entry), std::slice::from_ref(&increment))?;
+                }
+                if partitions == fails_at {
+                    return Err(holdfast::Error::new(ErrorKind::Invalid, "enough"));
+                }
+                Ok(here.len())
+            },
+            |one, other| one + other,
+        )
+    };
+    let (before, digest) = (store.stats().batches, store.digest().unwrap());
+    for fails_at in [2, 9, 16] {
+        assert_eq!(change(fails_at).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut partitions = 0;
+        let write = |task: &mut holdfast::space::Task<'_>| {
+            partitions += 1;
+            assert!(partitions < 9, "a task");
+            task.write("order", &Document::from_pairs([("total", 5)]), &upsert()).map(|_| ())
+        };
+        drop(space.execute_all(None, write, |(), ()| ()));
+    }));
+    assert!(panics.is_err());
+    assert_eq!((store.stats().batches, store.digest().unwrap()), (before, digest), "nothing has happened");
+    assert_eq!(change(0).unwrap(), 100);
+    assert_eq!(store.stats().batches, before + 1);
+    let all = orders.read_many(&Wanted::all(), 1_000).unwrap();
+    assert!(all.iter().all(|entry| entry.version == all[0].version
+        && entry.document.get("total") == Some(holdfast::space::ValueRef::I64(1))));
+    // Listeners hear of it once, as the journal has it.
+    let mut away = orders.listen(&Wanted::all(), Listen { from: Some(begin), ..Listen::default() }).unwrap();
+    let heard = |listener: &mut holdfast::space::Listener| {
+        let mut heard = Vec::new();
+        while let Some(notice) = listener.poll().unwrap() {
+            heard.push(notice);
+        }
+        heard
+    };
+    let told = heard(&mut live);
+    assert_eq!((told.len(), &told), (100, &heard(&mut away)));
+    let count =
+        space.execute_all(None, |task| Ok(task.read("order", &Wanted::all(), 1_000)?.len()), |one, other| one + other);
+    assert_eq!((count.unwrap(), store.stats().batches), (100, before + 1), "of nothing there is no batch");
+    drop((live, away, orders, space, store));
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = store.space("shop").entries("order").unwrap();
+    assert_eq!(orders.count(&Wanted::query("total = 1", &[]).unwrap()).unwrap(), 100);
+}

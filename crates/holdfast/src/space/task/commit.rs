@@ -1,0 +1,109 @@
+//! How what tasks have come to becomes one batch: that of one task, or of those that ran in several partitions.
+//!
+//! May use: what `task` may. Must not know: closures, who asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::space::{Document, Reason, TypeId, ValueRef};
+use journal::{Batch, Log, Position};
+
+use super::super::commit::{Over, SPACE_PART, What};
+use super::super::kind::Kind;
+use super::super::listen::Telling;
+use super::{Staged, Task};
+use crate::error::Result;
+use crate::store::Inner;
+
+/// The commands of a task, and what they do.
+struct Made {
+    part: Vec<u8>,
+    done: Vec<(Arc<Kind>, What)>,
+}
+
+type Kinds = BTreeMap<TypeId, Arc<Kind>>;
+
+/// Makes one batch of everything, if there is anything. The tasks hold partitions of their own, in ascending order.
+pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position> {
+    for task in &mut tasks {
+        task.check_unique()?;
+        task.make_room()?;
+    }
+    let mut kinds = Kinds::new();
+    let mut batch = Batch::new();
+    let mut all = Vec::with_capacity(tasks.len());
+    for task in &tasks {
+        let made = task.make(&mut kinds);
+        if !made.part.is_empty() {
+            batch.section(task.partition.id, |to| kv::put_other_part(to, SPACE_PART, &made.part));
+        }
+        all.push(made);
+    }
+    if kinds.is_empty() {
+        return Ok(Position::ZERO);
+    }
+    let mut telling: BTreeMap<TypeId, Telling<'_>> = BTreeMap::new();
+    for (of, kind) in &kinds {
+        telling.extend(kind.listeners.telling().map(|telling| (*of, telling)));
+    }
+    let position = inner.journal.append(&batch)?.position;
+    let mut applied = Ok(());
+    for (task, made) in tasks.iter_mut().zip(&all) {
+        let tell = &mut |event: ::space::Event| {
+            if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
+                telling.tell(&event, &kind.definition());
+            }
+        };
+        let documents = made.done.iter().filter_map(|(_, what)| what.written());
+        let here = task.engine.apply_made(position, &made.part, documents, tell);
+        // What does not apply here leaves none of the others behind.
+        applied = applied.and(here.inspect_err(|_| task.partition.set_broken()).map(|_| ()));
+    }
+    drop(telling);
+    // Also of what could not be applied: it is there when the store is opened again.
+    all.iter().flat_map(|made| &made.done).for_each(|(kind, what)| what.tell(inner, &kind.definition()));
+    applied?;
+    tasks.iter_mut().for_each(|task| task.offer(inner));
+    Ok(position)
+}
+
+impl Task<'_> {
+    fn make(&self, kinds: &mut Kinds) -> Made {
+        let mut made = Made { part: Vec::new(), done: Vec::new() };
+        for staged in self.in_order() {
+            let definition = staged.kind.definition();
+            let what = match (&staged.will, &staged.was) {
+                (Some((document, expires_ms)), was) => {
+                    // Nobody else came since: what is there now and was not then had ended.
+                    let over = if was.is_some() { Over::Any } else { Over::Ended };
+                    What::Write { document: document.clone(), expires_ms: *expires_ms, over }
+                }
+                (None, Some(was)) => {
+                    let id = was.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+                    What::Remove { id, reason: Reason::Taken }
+                }
+                (None, None) => continue,
+            };
+            what.encode(&staged.kind, definition.history, &self.engine, &mut made.part);
+            kinds.insert(staged.kind.of, Arc::clone(&staged.kind));
+            made.done.push((Arc::clone(&staged.kind), what));
+        }
+        made
+    }
+
+    /// Offers what was written to those who wait for it.
+    fn offer(&mut self, inner: &Inner) {
+        let written = |staged: &Staged| -> Option<(Arc<Kind>, Document, u64)> {
+            let (document, expires_ms) = staged.will.as_ref()?;
+            Some((Arc::clone(&staged.kind), document.clone(), *expires_ms))
+        };
+        let all: Vec<_> = self.in_order().into_iter().filter_map(written).collect();
+        for (kind, document, expires_ms) in all {
+            inner.note_lease(expires_ms);
+            let id = document.get(&kind.definition().id);
+            if let Some(place) = id.and_then(|id| self.engine.find_id(kind.of, id)) {
+                inner.offer(&kind, self.partition, &mut self.engine, place);
+            }
+        }
+    }
+}
