@@ -150,7 +150,7 @@ async fn hand_on(coordinator: &Coordinator) -> Result<(), Problem> {
 fn main() -> Result<(), Problem> {
     let folder = tempfile::tempdir()?;
     let store = Store::open(folder.path(), Options::default())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
     runtime.block_on(hand_on(&coordinator))?;
     drop((coordinator, runtime));
