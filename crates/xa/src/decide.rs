@@ -312,6 +312,14 @@ impl Table {
         Plan::writing((), Rests::Lazily, changes)
     }
 
+    /// A program that says which owner it is has been given that number.
+    pub(crate) fn check_owner(&self, by: Option<OwnerId>) -> Result<(), TableError> {
+        match by.filter(|by| !self.owners.is_given(*by)) {
+            Some(unknown) => Err(TableError::NoSuchOwner(unknown)),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn take_part(&mut self, id: TransactionId, now: Now) -> Result<Option<Plan<Taking>>, TableError> {
         self.check_mine(id)?;
         if !id.shared {
@@ -342,6 +350,7 @@ impl Table {
         now: Now,
     ) -> Result<Plan<Taking>, TableError> {
         check_twice(branches.iter())?;
+        self.check_owner(by)?;
         if let Some(plan) = self.take_part(id, now)? {
             return Ok(plan);
         }

@@ -2,6 +2,7 @@
 //!
 //! May use: `id`, `owners`. Must not know: what is remembered.
 
+use crate::hold::SUSPENDED_MAX;
 use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{LEASE_MAX, LEASE_MIN};
 use crate::table::OWNER_NAME_BYTES_MAX;
@@ -43,6 +44,12 @@ pub enum TableError {
     /// Another program works in it now.
     #[error("another program has resumed {0}, and decides about it")]
     Resumed(TransactionId),
+    /// It would stay, suspended, for years.
+    #[error(
+        "a transaction that is suspended has to end within {} days: begin it with a shorter timeout",
+        SUSPENDED_MAX.as_secs() / 86_400
+    )]
+    TooLongSuspended,
     /// A lease is too short or too long.
     #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]
     LeaseLength,

@@ -17,11 +17,16 @@
 //!
 //! May use: `table`, `decide`. Must not know: verdicts, clocks, stores.
 
+use std::time::Duration;
+
 use crate::answer::{Needs, Plan};
 use crate::decide::{Shared, Taking};
 use crate::error::TableError;
 use crate::id::{BranchName, OwnerId, TransactionId};
 use crate::table::{Entry, Now, Table};
+
+/// How long a transaction may stay that is suspended and has a timeout.
+pub const SUSPENDED_MAX: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 
 /// Who may decide about a shared transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,12 +82,13 @@ impl Table {
                 Holding::Nobody if branches.iter().any(|branch| !shared.parts.contains_key(branch)) => {
                     return Err(TableError::Suspended(id));
                 }
-                Holding::Resumed(Resumer { by: Some(holder), .. }) if by.is_some_and(|by| by != holder) => {
+                Holding::Resumed(Resumer { by: Some(holder), .. }) if by != Some(holder) => {
                     return Err(TableError::Resumed(id));
                 }
                 Holding::First | Holding::Nobody | Holding::Resumed(_) => {}
             }
         }
+        self.check_suspending(id, now)?;
         let plan = self.enlist(id, by, branches, now)?;
         if let Some(Entry::Shared(shared)) = self.entries.get_mut(&id) {
             if let Holding::Resumed(resumer @ Resumer { number: Some(_), .. }) = shared.holding {
@@ -96,11 +102,32 @@ impl Table {
         Ok(plan)
     }
 
+    /// What is suspended stays when its owner has ended, until its deadline: that must not be far, nor must there be so many that nobody
+    /// has room to commit.
+    fn check_suspending(&self, id: TransactionId, now: Now) -> Result<(), TableError> {
+        if id.deadline_ms == 0 {
+            return Ok(());
+        }
+        let longest = u64::try_from(SUSPENDED_MAX.as_millis()).unwrap_or(u64::MAX);
+        if id.deadline_ms > now.wall_ms.saturating_add(longest) {
+            return Err(TableError::TooLongSuspended);
+        }
+        let max = (self.limits.xa_transactions_max / 2).max(1);
+        if self.deadlines.len() >= max && !self.deadlines.contains(&(id.deadline_ms, id)) {
+            return Err(TableError::Limit {
+                what: "shared transactions with a timeout, where more are to be suspended",
+                max,
+            });
+        }
+        Ok(())
+    }
+
     /// Goes on with a suspended transaction, and decides about it.
     ///
     /// # Errors
     /// `Foreign`, `NotShared`, `NoSuchOwner`, `Doubtful`; `NotSuspended`: it may be later. `Resumed`: by another program.
     pub fn resume(&mut self, id: TransactionId, resumer: Resumer, now: Now) -> Result<Plan<Taking>, TableError> {
+        self.check_owner(resumer.by)?;
         if let Some(plan) = self.take_part(id, now)? {
             return Ok(plan);
         }

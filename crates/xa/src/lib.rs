@@ -31,7 +31,7 @@ pub use answer::{Answer, Mark, Needs, Plan};
 pub use codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
 pub use error::TableError;
-pub use hold::Resumer;
+pub use hold::{Resumer, SUSPENDED_MAX};
 pub use id::{
     BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, LastResourceId, MalformedId, OwnerId, TransactionId, Xid,
 };

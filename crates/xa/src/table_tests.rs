@@ -685,3 +685,5 @@ proptest! {
 
 #[path = "deeds_tests.rs"]
 mod deeds;
+#[path = "hold_tests.rs"]
+mod hold_tests;
