@@ -69,8 +69,8 @@ impl Entries {
         Words::new(command).and(&definition.space).and(&definition.name)
     }
 
-    /// Writes an entry: [`holdfast::space::Entries::write`]. A server waits for the lock of a transaction as long as it does
-    /// by itself, 5 s: there `lock_timeout` has to be left out.
+    /// Writes an entry: [`holdfast::space::Entries::write`]. A server waits 5 s at the most for the transaction that has locked the entry,
+    /// whatever `lock_timeout` says.
     ///
     /// # Errors
     /// As there; `Limit` also for a document that is longer than the client sends.
@@ -93,7 +93,6 @@ impl Entries {
     }
 
     pub(crate) fn write_words(&self, document: &Document, options: &WriteOptions) -> Result<Words> {
-        check_lock_timeout(options)?;
         let packed = document.to_msgpack();
         if let At::There(there, _) = &self.at {
             there.check_bytes("document", packed.len())?;
@@ -168,7 +167,6 @@ impl Entries {
     }
 
     pub(crate) fn change_words(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Words> {
-        check_lock_timeout(options)?;
         check_changes(changes)?;
         let words = self.words("SPACE.CHANGE").id(wanted, "an entry is changed")?;
         Ok(words.changes(changes).routing(wanted).changing(options))
@@ -247,14 +245,6 @@ impl Entries {
 }
 
 /// What an operation in the process can be told and a server cannot is refused, and not passed over.
-fn check_lock_timeout(options: &WriteOptions) -> Result<()> {
-    if options.lock_timeout.is_none() {
-        return Ok(());
-    }
-    let text = "a server waits 5 s for the lock of a transaction: leave lock_timeout out";
-    Err(Error::new(ErrorKind::Invalid, text))
-}
-
 fn check_cancel(cancel: Option<&Cancel>) -> Result<()> {
     if cancel.is_none() {
         return Ok(());

@@ -270,12 +270,14 @@ fn what_a_server_cannot_be_told_is_refused_and_not_passed_over() {
     let timed = WriteOptions { lock_timeout: Some(Duration::from_secs(1)), ..upsert() };
     let canceled = ReadOptions { cancel: Some(holdfast::space::Cancel::new()), ..ReadOptions::default() };
     let refused = [
-        orders.write(&order(1, 1), &timed).wait().map(|_| ()).unwrap_err(),
+        orders.write_many(&[order(1, 1)], &timed).wait().map(|_| ()).unwrap_err(),
         orders.take(&Wanted::all(), &canceled).wait().map(|_| ()).unwrap_err(),
     ];
     for error in refused {
         assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("leave"), "{error}");
     }
+    // How long to wait for a lock is told for one.
+    orders.write(&order(1, 1), &timed).wait().unwrap();
 }
 
 #[test]

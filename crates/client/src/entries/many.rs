@@ -10,7 +10,7 @@ use holdfast::space::{
 };
 use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown};
 
-use super::{At, Entries, check_cancel, check_changes, check_lock_timeout};
+use super::{At, Entries, check_cancel, check_changes};
 use crate::call::{Call, How, Step};
 use crate::read;
 use crate::remote::{Again, Remote, Reply, Words};
@@ -26,7 +26,8 @@ fn failed<T: Send + 'static>(error: Error) -> Call<T> {
 
 impl Entries {
     /// Writes several entries, each by itself: one that fails stops no other. To a server they go in parts of a thousand, all on
-    /// the way at once; when the connection breaks, those of a part share what is known of it.
+    /// the way at once; when the connection breaks, those of a part share what is known of it. A server waits for no lock: an entry that a
+    /// transaction has locked is a `Timeout` in its place, and the others are written.
     ///
     /// # Errors
     /// None for the whole; each entry has its own outcome.
@@ -37,8 +38,9 @@ impl Entries {
                 here.elsewhere(move || Ok(entries.write_many(&documents, &options)))
             }
             At::There(there, _) => {
-                if let Err(error) = check_lock_timeout(options) {
-                    return failed(error);
+                if options.lock_timeout.is_some_and(|wait| !wait.is_zero()) {
+                    let text = "a server that writes many waits for no lock, and tells those that are locked: leave lock_timeout out";
+                    return failed(Error::new(ErrorKind::Invalid, text));
                 }
                 let mut parts: Vec<Call<Vec<Result<Written>>>> = Vec::new();
                 let mut rest = documents;
@@ -232,13 +234,13 @@ impl Entries {
         changes: &[Change],
         options: &WriteOptions,
     ) -> Result<Words> {
-        check_lock_timeout(options)?;
         if options.version.is_some() {
             let text = "many entries have many versions: leave the version out";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let words = self.words("SPACE.MCHANGE").wanted(wanted)?;
-        Ok(words.changes(changes).lease(options.lease).durability(options.durability))
+        let words = words.changes(changes).lease(options.lease).lock_wait(options.lock_timeout);
+        Ok(words.durability(options.durability))
     }
 
     /// Answers a whole query: [`holdfast::space::Entries::select`]. A server gives 10,000 documents at the most. It is sent the text, of a

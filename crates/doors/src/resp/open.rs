@@ -252,11 +252,11 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// How long to wait for a lock.
-    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+    /// How long to wait for a lock, where so long was asked for.
+    pub(crate) fn lock_timeout(&self, asked: Option<Duration>) -> Option<Duration> {
         match self {
             Self::None => Some(Duration::ZERO),
-            Self::Full { .. } => None,
+            Self::Full { .. } => asked,
         }
     }
 
@@ -296,7 +296,7 @@ pub(crate) enum For {
 }
 
 /// The longest that somebody waits for a lock, and so for a turn to wait for one.
-const LOCK_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_MAX: Duration = Duration::from_secs(5);
 
 /// What a commit is told that had no turn to wait for its table.
 const NO_TURN: &str = "TIMEOUT nothing was changed: too many others wait for this table; begin again";
@@ -309,7 +309,7 @@ pub(crate) struct Waiting {
     of: (Arc<u64>, ReadLock),
     /// Whether it has to be done elsewhere because it may take long, and need not wait.
     is_long: bool,
-    /// How long it was asked to wait for an entry; zero is as long as it may.
+    /// How long it was asked to wait for an entry or a lock; zero is as long as it may.
     block: Duration,
     /// Where a commit waits for its turn that waits for a table.
     turns: Option<Arc<Semaphore>>,
@@ -379,7 +379,7 @@ impl Waiting {
         Box::new(Waiting { is_long: true, ..*self })
     }
 
-    /// How long it was asked to wait for an entry.
+    /// How long it was asked to wait for an entry or a lock.
     pub(crate) fn for_so_long(self: Box<Self>, block: Option<Duration>) -> Box<Self> {
         Box::new(Waiting { block: block.unwrap_or_default(), ..*self })
     }
@@ -412,7 +412,8 @@ impl Waiting {
         let turns = this.turns.clone().unwrap_or_else(|| door.turns_for(this.what));
         let longest = match this.what {
             For::Lock if this.turns.is_some() => this.block,
-            For::Lock => LOCK_MAX,
+            For::Lock if this.block.is_zero() => LOCK_MAX,
+            For::Lock => this.block.min(LOCK_MAX),
             For::Entry if this.block.is_zero() => this.lease,
             For::Entry => this.block.min(this.lease),
         };

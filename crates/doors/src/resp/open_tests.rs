@@ -635,3 +635,48 @@ mod long;
 mod seen;
 #[path = "open_through_tests.rs"]
 mod through;
+
+#[test]
+fn a_write_waits_for_a_lock_as_long_as_it_says() {
+    let shop = shop(Order::Any);
+    let (mut holder, mut one, mut other) = (shop.client(), shop.client(), shop.client());
+    one.check(&[("SPACE.WRITE shop jobs {\"id\":1,\"n\":1}", ANY)]);
+    holder.check(&[("TX.BEGIN", ID), ("SPACE.CHANGE shop jobs 1 INCR n 1", ANY)]);
+    let locked = |reply: &str, line: &str| assert!(reply.starts_with("-TIMEOUT"), "{line}: {reply}");
+    for line in [
+        "SPACE.WRITE shop jobs {\"id\":1} LOCKWAIT",
+        "SPACE.CHANGE shop jobs 1 INCR n 1 LOCKWAIT",
+        "SPACE.MCHANGE shop jobs ANY INCR n 1 LOCKWAIT",
+    ] {
+        for (wait, least) in [(0, 0), (300, 300)] {
+            let (line, begun) = (format!("{line} {wait}"), std::time::Instant::now());
+            locked(&one.ask(&line), &line);
+            let took = begun.elapsed().as_millis();
+            // Far from the five seconds that it is by itself.
+            assert!(took >= least && took < 4_000, "{line}: {took} ms");
+        }
+    }
+    // In a transaction as well, which a command that waited in vain has ended.
+    for (wait, least) in [(0, 0), (300, 300)] {
+        one.check(&[("TX.BEGIN", ID)]);
+        let begun = std::time::Instant::now();
+        locked(&one.ask(&format!("SPACE.WRITE shop jobs {{\"id\":1}} LOCKWAIT {wait}")), "within");
+        let took = begun.elapsed().as_millis();
+        assert!(took >= least && took < 4_000, "{wait}: {took} ms");
+        one.check(&[("TX.ABORT", "+OK")]);
+    }
+    let mwrite = "SPACE.MWRITE shop jobs 2 {\"id\":1} {\"id\":2}";
+    let refused = "-ERR SPACE.MWRITE waits for no lock outside of a transaction: leave LOCKWAIT out";
+    one.check(&[(&format!("{mwrite} LOCKWAIT 10"), refused), ("SPACE.COUNT shop jobs ID 2", ":0")]);
+    let each = one.ask(&format!("{mwrite} LOCKWAIT 0"));
+    assert!(each.contains("-TIMEOUT"), "{each}");
+    one.check(&[("SPACE.COUNT shop jobs ID 2", ":1")]);
+    one.check(&[("SPACE.WRITE shop jobs {} LOCKWAIT x", "-ERR value is not an integer or out of range")]);
+    assert!(one.ask("SPACE.WRITE shop jobs {} LOCKWAIT 1 LOCKWAIT 1").starts_with("-ERR syntax error"));
+    // It holds up nobody, and is told when the lock goes.
+    other.send("SPACE.CHANGE shop jobs 1 INCR n 10 LOCKWAIT 60000");
+    (0..50).for_each(|_| one.check(&[("PING", "+PONG")]));
+    holder.commit("TX.COMMIT");
+    let changed = other.reply();
+    assert!(changed.contains("\"n\":12"), "{changed}");
+}

@@ -8,13 +8,14 @@ use holdfast::space::{Change, Changed, Lease, Path, Wanted, WriteOptions};
 use holdfast::{ErrorKind, Position};
 
 use super::argument::value;
-use super::wanted::{chosen, lease};
+use super::wanted::{chosen, lease, lock_wait};
 use super::within::Begins;
+use super::write::lock_time;
 use super::{entries, entries_to_change, need_of, show_change, within, write_entry, write_entry_of_batch};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
-use crate::resp::open::{Came, For};
+use crate::resp::open::Came;
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
 use crate::resp::wire::Args;
@@ -85,14 +86,18 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
             options.version = Some(Position::new(number::parse_u64(argument).ok_or(NOT_INTEGER)?));
         } else if is("routing") {
             wanted = wanted.routed(value(argument)?);
+        } else if is("lockwait") && options.lock_timeout.is_none() {
+            options.lock_timeout = Some(lock_wait(argument)?);
         } else if !durability(call, option, at)? {
             return Err(SYNTAX.into());
         }
         at += 2;
     }
     if call.in_exec {
-        return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
-            let options = WriteOptions { lock_timeout: patience.lock_timeout(), ..options.clone() };
+        let what = within::for_lock(options.lock_timeout);
+        return within::run(call, Begins::Here, what, move |transaction, reply, patience| {
+            let lock_timeout = patience.lock_timeout(options.lock_timeout);
+            let options = WriteOptions { lock_timeout, ..options.clone() };
             let changed = entries.within(transaction).change(&wanted, &changes, &options)?;
             write_changed(reply, changed.as_ref(), Version::Coming, previous);
             Ok(Came::Done)
@@ -100,9 +105,10 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
     }
     let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..options.clone() };
     let changed = match entries.change_shown(&wanted, &changes, &at_once) {
-        Err(error) if error.kind() == ErrorKind::Timeout => {
-            let asked = call.durability;
+        Err(error) if error.kind() == ErrorKind::Timeout && options.lock_timeout != Some(Duration::ZERO) => {
+            let (asked, left) = (call.durability, lock_time(options.lock_timeout));
             call.defer_for_lock(move |reply| {
+                let options = WriteOptions { lock_timeout: left(), ..options };
                 let changed = entries.change_shown(&wanted, &changes, &options)?;
                 write_changed(reply, changed.as_ref(), Version::Known, previous);
                 let version = changed.map_or(Position::ZERO, |changed| changed.now.version);
@@ -136,6 +142,8 @@ fn try_many(call: &mut Call<'_, '_>) -> Answer {
         let argument = args.get(at + 1).ok_or(SYNTAX)?;
         if option.eq_ignore_ascii_case(b"lease") && options.lease == Lease::Default {
             options.lease = lease(argument)?;
+        } else if option.eq_ignore_ascii_case(b"lockwait") && options.lock_timeout.is_none() {
+            options.lock_timeout = Some(lock_wait(argument)?);
         } else if !durability(call, option, at)? {
             return Err(SYNTAX.into());
         }
@@ -143,8 +151,10 @@ fn try_many(call: &mut Call<'_, '_>) -> Answer {
     }
     if call.in_exec {
         let most = call.door.options.limits.space_entries_max;
-        return within::run(call, Begins::Elsewhere, (For::Lock, None), move |transaction, reply, patience| {
-            let options = WriteOptions { lock_timeout: patience.lock_timeout(), ..options.clone() };
+        let what = within::for_lock(options.lock_timeout);
+        return within::run(call, Begins::Elsewhere, what, move |transaction, reply, patience| {
+            let lock_timeout = patience.lock_timeout(options.lock_timeout);
+            let options = WriteOptions { lock_timeout, ..options.clone() };
             reply.unsigned(entries.within(transaction).change_many(&chosen.wanted, &changes, &options, most)?);
             Ok(Came::Done)
         });

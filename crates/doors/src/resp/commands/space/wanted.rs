@@ -15,6 +15,7 @@ use crate::resp::call::{Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::effort::{REGEX_BYTES, Use};
 use crate::resp::number;
+use crate::resp::open::LOCK_MAX;
 use crate::resp::wire::Args;
 
 /// Which entries, and at which argument the options begin.
@@ -134,6 +135,11 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
         return Err("ERR STRICT is without BLOCK".into());
     }
     Ok(options)
+}
+
+/// Reads how long a write waits for the transaction that has locked its entry: more than the door lets anybody wait is that.
+pub(crate) fn lock_wait(argument: &[u8]) -> Result<Duration, Fail> {
+    Ok(milliseconds(argument)?.min(LOCK_MAX))
 }
 
 /// Reads `ms` or FOREVER.

@@ -45,7 +45,13 @@ pub(crate) enum Begins {
     Elsewhere,
 }
 
-/// Does something within the transaction under way; where that is open, it waits for `what` if it must, an entry for so long.
+/// What a command that may write to a locked entry waits for, where it says how long. A turn to wait is waited for that long as well, and not as
+/// long as may be where it said that it waits for nothing.
+pub(crate) fn for_lock(asked: Option<Duration>) -> (For, Option<Duration>) {
+    (For::Lock, asked.map(|asked| asked.max(Duration::from_millis(1))))
+}
+
+/// Does something within the transaction under way; where that is open, it waits for `what` if it must, for so long.
 pub(crate) fn run(
     call: &mut Call<'_, '_>,
     begins: Begins,

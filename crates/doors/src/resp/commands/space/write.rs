@@ -5,13 +5,13 @@
 //! May use: `argument`, `wanted`, `within`. Must not know: sockets, dispatch.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::space::{Document, Entries, Wanted, WriteMode, WriteOptions, Written};
 use holdfast::{ErrorKind, Position};
 
 use super::argument::{document, value, write_id};
-use super::wanted::{Chosen, Takes, lease, options};
+use super::wanted::{Chosen, Takes, lease, lock_wait, options};
 use super::within::Begins;
 use super::{entries, need_of, show_change, within, write_entry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
@@ -24,6 +24,10 @@ use crate::resp::session::Need;
 /// Documents of one SPACE.MWRITE that are written on the event loop; more are written in a thread.
 const AT_ONCE_MAX: usize = 256;
 
+/// Each of many is written by itself, so one that is locked is told in its place: to wait for it would keep the others waiting, or have them written out of
+/// their order.
+const NO_LOCKWAIT: &str = "ERR SPACE.MWRITE waits for no lock outside of a transaction: leave LOCKWAIT out";
+
 /// How entries are written, and what is answered.
 struct How {
     options: WriteOptions,
@@ -31,13 +35,24 @@ struct How {
 }
 
 impl How {
+    /// Whether it waits for locks at all.
+    fn waits(&self) -> bool {
+        self.options.lock_timeout != Some(Duration::ZERO)
+    }
+
     fn at_once(&self) -> WriteOptions {
         self.patient(&Patience::None)
     }
 
     fn patient(&self, patience: &Patience) -> WriteOptions {
-        WriteOptions { lock_timeout: patience.lock_timeout(), ..self.options.clone() }
+        WriteOptions { lock_timeout: patience.lock_timeout(self.options.lock_timeout), ..self.options.clone() }
     }
+}
+
+/// How long a command may wait for a lock yet, which begins now: its turn to wait counts.
+pub(super) fn lock_time(asked: Option<Duration>) -> impl Fn() -> Option<Duration> + Send {
+    let begun = Instant::now();
+    move || asked.map(|asked| asked.saturating_sub(begun.elapsed()))
 }
 
 fn how(call: &mut Call<'_, '_>, mut index: usize) -> Result<How, Fail> {
@@ -64,6 +79,8 @@ fn how(call: &mut Call<'_, '_>, mut index: usize) -> Result<How, Fail> {
             options.lease = lease(argument)?;
         } else if is("version") && options.version.is_none() {
             options.version = Some(Position::new(number::parse_u64(argument).ok_or(NOT_INTEGER)?));
+        } else if is("lockwait") && options.lock_timeout.is_none() {
+            options.lock_timeout = Some(lock_wait(argument)?);
         } else if !durability(call, option, index)? {
             return Err(SYNTAX.into());
         }
@@ -97,17 +114,19 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
     let document = document(call.args().at(3))?;
     let how = how(call, 4)?;
     if call.in_exec {
-        return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
+        let what = within::for_lock(how.options.lock_timeout);
+        return within::run(call, Begins::Here, what, move |transaction, reply, patience| {
             let written = entries.within(transaction).write(&document, &how.patient(patience))?;
             write_written(reply, &written, None, how.previous);
             Ok(Came::Done)
         });
     }
     match entries.write_shown(&document, &how.at_once()) {
-        Err(error) if error.kind() == ErrorKind::Timeout => {
-            let asked = call.durability;
+        Err(error) if error.kind() == ErrorKind::Timeout && how.waits() => {
+            let (asked, left) = (call.durability, lock_time(how.options.lock_timeout));
             call.defer_for_lock(move |reply| {
-                let written = entries.write_shown(&document, &how.options)?;
+                let options = WriteOptions { lock_timeout: left(), ..how.options };
+                let written = entries.write_shown(&document, &options)?;
                 write_written(reply, &written, Some(written.version), how.previous);
                 Ok(need_of(&entries, asked, written.version))
             });
@@ -139,15 +158,23 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
         // Some may be written when one is found locked: it goes on behind them when it is tried again.
         let done = Mutex::new(Vec::new());
         let begins = if documents.len() > AT_ONCE_MAX { Begins::Elsewhere } else { Begins::Here };
-        return within::run(call, begins, (For::Lock, None), move |transaction, reply, patience| {
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            for document in documents.iter().skip(done.len()) {
-                done.push(entries.within(transaction).write(document, &how.patient(patience))?);
-            }
-            reply.array(done.len());
-            done.iter().for_each(|written| write_written(reply, written, None, how.previous));
-            Ok(Came::Done)
-        });
+        return within::run(
+            call,
+            begins,
+            within::for_lock(how.options.lock_timeout),
+            move |transaction, reply, patience| {
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                for document in documents.iter().skip(done.len()) {
+                    done.push(entries.within(transaction).write(document, &how.patient(patience))?);
+                }
+                reply.array(done.len());
+                done.iter().for_each(|written| write_written(reply, written, None, how.previous));
+                Ok(Came::Done)
+            },
+        );
+    }
+    if how.options.lock_timeout.is_some() && how.waits() {
+        return Err(NO_LOCKWAIT.into());
     }
     if documents.len() > AT_ONCE_MAX {
         let asked = call.durability;
@@ -209,7 +236,7 @@ fn try_renew(call: &mut Call<'_, '_>) -> Answer {
     options(call, &mut chosen, Takes::Nothing)?;
     if call.in_exec {
         return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
-            let renewed = entries.within(transaction).renew(&chosen.wanted, until, patience.lock_timeout())?;
+            let renewed = entries.within(transaction).renew(&chosen.wanted, until, patience.lock_timeout(None))?;
             reply.integer(i64::from(renewed));
             Ok(Came::Done)
         });
