@@ -489,7 +489,8 @@ fn what_recovery_was_told_is_remembered_for_an_hour_unless_by_force() {
 fn a_name_that_two_programs_chose_is_refused_to_the_second() {
     let mut held = Held::new();
     let owner = held.open(Lease::Held, at(0)).unwrap();
-    let (joiner, other) = (Some(OwnerId(7)), Some(OwnerId(8)));
+    let mut program = || Some(held.open(Lease::Held, at(0)).unwrap());
+    let (joiner, other) = (program(), program());
     for (sequence, vote) in (1..).zip([None, Some(Vote::Prepared), Some(Vote::ReadOnly)]) {
         let id = id(owner, sequence, 0, true);
         let enlist = |held: &mut Held, by| {
