@@ -265,7 +265,14 @@ fn sum(old: ValueRef<'_>, by: &Value) -> std::result::Result<Value, String> {
     if let (Some(a), Some(b)) = (decimal(old), decimal(by.get())) {
         return a.checked_add(b).map(Value::Decimal).ok_or_else(|| "the sum is larger than 38 digits hold".to_owned());
     }
-    Ok(Value::F64(float(old) + float(by.get())))
+    let (a, b) = (float(old), float(by.get()));
+    let sum = a + b;
+    // Two numbers have one as their sum; what was none before stays none.
+    if !sum.is_finite() && a.is_finite() && b.is_finite() {
+        Err("the sum is larger than an f64 holds".to_owned())
+    } else {
+        Ok(Value::F64(sum))
+    }
 }
 
 fn integer(value: ValueRef<'_>) -> Option<i128> {
@@ -340,6 +347,8 @@ mod tests {
             (Some((1u64 << 63).into()), add((-1).into()), Ok(Some(i64::MAX.into()))),
             (Some(u64::MAX.into()), add(1.into()), Err("does not fit 64 bits")),
             (Some(i64::MIN.into()), add((-1).into()), Err("does not fit 64 bits")),
+            (Some(1e308.into()), add(1e308.into()), Err("larger than an f64 holds")),
+            (Some(f64::INFINITY.into()), add(1.into()), Ok(Some(f64::INFINITY.into()))),
             (Some(decimal("1.5")), add(1.into()), Ok(Some(decimal("2.5")))),
             (Some(1.into()), add(decimal("0.25")), Ok(Some(decimal("1.25")))),
             (Some(decimal("170141183460469231731687303715884105727")), add(1.into()), Err("38 digits")),
