@@ -17,7 +17,7 @@
 
 mod vote;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) struct TmObject {
     /// Whether a transaction is active on the connections.
     busy: RefCell<bool>,
     /// Tells who resumes from the process's other managers: it may do so again when it does not know whether it did.
-    resumer: u64,
+    resumer: Cell<u64>,
 }
 
 /// `holdfast_tx`.
@@ -83,7 +83,12 @@ enum Phase {
 
 impl TmObject {
     pub(crate) fn new(manager: Arc<Manager>) -> Self {
-        Self { manager, connections: RefCell::default(), busy: RefCell::new(false), resumer: tm::next_resumer() }
+        Self {
+            manager,
+            connections: RefCell::default(),
+            busy: RefCell::new(false),
+            resumer: Cell::new(tm::next_resumer()),
+        }
     }
 
     /// Adds a connection. Its place in the order of commits is that of the profile's resource manager of its name, if there is one.
@@ -186,12 +191,17 @@ impl TmObject {
         // Who votes is waited for already. Who resumes leaves it as it was suspended.
         let told = if role == Role::Votes { OtherWork::Shared } else { OtherWork::Nothing };
         let mut tx = TxObject::new(self, id, role, None).enter(told).map_err(NotBegun::code)?;
-        if role == Role::Decides
-            && let Err(error) = self.manager.decisions.resume(id, self.resumer)
-        {
-            tx.roll_back(OtherWork::Nothing);
-            // Behind what the branches had to say.
-            return Err(told_by_coordinator(&error));
+        if role == Role::Decides {
+            let resumed = self.manager.decisions.resume(id, self.resumer.get());
+            // Who was answered asks for something new the next time.
+            if !matches!(&resumed, Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Unknown)) {
+                self.resumer.set(tm::next_resumer());
+            }
+            if let Err(error) = resumed {
+                tx.roll_back(OtherWork::Nothing);
+                // Behind what the branches had to say.
+                return Err(told_by_coordinator(&error));
+            }
         }
         Ok(tx)
     }

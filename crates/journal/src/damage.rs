@@ -50,9 +50,10 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Whether all of it is in another, of the same kind.
+    /// Whether it is a damaged record, and all of it is in another range.
     pub(crate) fn is_part_of(&self, whole: &Self) -> bool {
-        (&self.path, self.kind) == (&whole.path, whole.kind)
+        self.kind == DamageKind::Record
+            && self.path == whole.path
             && whole.offset <= self.offset
             && self.offset + self.bytes <= whole.offset + whole.bytes
     }

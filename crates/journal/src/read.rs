@@ -23,6 +23,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 const HEADER_BYTES_USUAL: u64 = 4 << 10;
 /// A buffer that has become larger, by a large record, is not kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Of values that were read and are damaged no more ranges are kept, with all others: each look at them goes through all. The scrubber
+/// finds the rest.
+const PARTS_MAX: usize = 1_000;
 
 /// What is left of reading a sealed segment that was broken off.
 pub(crate) struct Interrupted {
@@ -317,7 +320,7 @@ impl Journal {
     /// Adds damage to what is known, unless it is, by itself or as a part of more.
     pub(crate) fn remember_part(&self, damage: Damage) {
         let mut known = lock(&self.damage);
-        if !known.damage.iter().any(|before| damage.is_part_of(before)) {
+        if known.damage.len() < PARTS_MAX && !known.damage.iter().any(|before| damage.is_part_of(before)) {
             known.damage.push(damage);
         }
     }

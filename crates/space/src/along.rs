@@ -42,6 +42,10 @@ impl<'a> Along<'a> {
         order: &[Order],
         entries: usize,
     ) -> Option<Self> {
+        // What has one value only orders nothing.
+        let is_fixed = |key: &&Order| matches!(equal_keys(constraints, &key.path), Some([_]));
+        let fixed = order.iter().take_while(is_fixed).count();
+        let order = order.get(fixed..).unwrap_or_default();
         let first = order.first()?;
         if !index.is_ordered() || index.is_many() {
             return None;
@@ -66,7 +70,7 @@ impl<'a> Along<'a> {
         let goes_on = |(key, path): &(&Order, &crate::Path)| {
             key.path == **path && key.direction == first.direction && is_natural(key)
         };
-        let keys = 1 + order.iter().zip(paths.iter().skip(at)).skip(1).take_while(goes_on).count();
+        let keys = fixed + 1 + order.iter().zip(paths.iter().skip(at)).skip(1).take_while(goes_on).count();
         let (start, end) = bounds(&prefix, at + 1 == paths.len(), range);
         Some(Self { index, start, end, is_backwards: first.direction == Direction::Descending, keys })
     }

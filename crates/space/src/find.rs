@@ -100,6 +100,8 @@ pub struct Plan {
     pub index: Option<String>,
     /// How many entries are looked at: of long ranges at least so many, and of those that are come to in the order that is wanted, with a limit.
     pub candidates: u64,
+    /// And how many at most.
+    pub at_most: u64,
 }
 
 /// What is looked for.
@@ -358,16 +360,18 @@ impl Engine {
         let share = self.types.get(&of)?;
         let best = best(share, filter);
         if let Some((way, first)) = first.and_then(|first| Some((along(share, filter, first, &best)?, first))) {
-            let candidates = way.count(COUNT_MAX).min(first.enough);
-            return Some(Plan { index: Some(way.index.definition.name.clone()), candidates });
+            let (counted, index) = (way.count(COUNT_MAX), Some(way.index.definition.name.clone()));
+            let at_most = if counted < COUNT_MAX as u64 { counted } else { share.entries.len() as u64 };
+            return Some(Plan { index, candidates: counted.min(first.enough), at_most });
         }
         let (source, candidates) = best;
+        let at_most = if source.is_long() { share.entries.len() as u64 } else { candidates };
         let index = match source {
             Source::All => None,
             Source::Ids(_) => Some(share.definition.id.clone()),
             Source::Keys(index, _) | Source::Range(index, _, _) => Some(index.definition.name.clone()),
         };
-        Some(Plan { index, candidates })
+        Some(Plan { index, candidates, at_most })
     }
 
     /// Comes to the entries that are wanted, in the type's order, until `visit` or the search itself breaks.

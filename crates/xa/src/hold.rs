@@ -98,6 +98,9 @@ impl Table {
                 shared.before.push(resumer);
             }
             shared.holding = Holding::Nobody;
+            if id.deadline_ms != 0 {
+                self.suspended.insert(id);
+            }
         }
         Ok(plan)
     }
@@ -113,11 +116,8 @@ impl Table {
             return Err(TableError::TooLongSuspended);
         }
         let max = (self.limits.xa_transactions_max / 2).max(1);
-        if self.deadlines.len() >= max && !self.deadlines.contains(&(id.deadline_ms, id)) {
-            return Err(TableError::Limit {
-                what: "shared transactions with a timeout, where more are to be suspended",
-                max,
-            });
+        if self.suspended.len() >= max && !self.suspended.contains(&id) {
+            return Err(TableError::Limit { what: "transactions that are suspended, or were", max });
         }
         Ok(())
     }

@@ -178,6 +178,8 @@ pub struct Table {
     pub(crate) owners: Owners,
     /// Shared transactions by their deadlines.
     pub(crate) deadlines: BTreeSet<(u64, TransactionId)>,
+    /// Shared transactions that were suspended and have a deadline: they may outlive their owners.
+    pub(crate) suspended: BTreeSet<TransactionId>,
     /// Records that say nothing any more: decisions all branches know of, tombstones whose owner has ended.
     pub(crate) let_go: BTreeSet<TransactionId>,
     /// Tombstones by the time when their deadlines say as much.
@@ -207,6 +209,7 @@ impl Table {
             entries: BTreeMap::new(),
             owners: Owners::new(),
             deadlines: BTreeSet::new(),
+            suspended: BTreeSet::new(),
             let_go: BTreeSet::new(),
             stale: BTreeSet::new(),
             retained: BTreeSet::new(),
@@ -309,7 +312,7 @@ impl Table {
         } else {
             self.let_go.remove(&id);
         }
-        self.deadlines.remove(&(id.deadline_ms, id));
+        self.forget_deadline(id);
         match (stale(id), may_go) {
             (Some(stale), true) => drop(self.stale.insert(stale)),
             (Some(stale), false) => drop(self.stale.remove(&stale)),
@@ -328,8 +331,14 @@ impl Table {
         }
     }
 
-    fn put_decision(&mut self, id: TransactionId, decision: Decision, mark: Mark) {
+    /// It is under way no more.
+    fn forget_deadline(&mut self, id: TransactionId) {
         self.deadlines.remove(&(id.deadline_ms, id));
+        self.suspended.remove(&id);
+    }
+
+    fn put_decision(&mut self, id: TransactionId, decision: Decision, mark: Mark) {
+        self.forget_deadline(id);
         self.counters.heuristic += u64::from(is_heuristic(&decision));
         self.counters.outstanding += u64::from(!is_complete(&decision));
         let mut decided = match self.entries.remove(&id) {
@@ -385,7 +394,7 @@ impl Table {
         }
         for id in over {
             self.entries.remove(&id);
-            self.deadlines.remove(&(id.deadline_ms, id));
+            self.forget_deadline(id);
         }
         self.let_go.extend(let_go);
         self.keep_tombstones_in_shadow();

@@ -77,6 +77,8 @@ impl Growing {
 pub(crate) enum Held<'a, 'b> {
     One(PartitionId, &'a mut Engine),
     Several(&'a mut Opened<'b>),
+    /// Behind which nothing is checked any more.
+    Each(Vec<(PartitionId, &'a mut Engine)>),
 }
 
 impl Held<'_, '_> {
@@ -84,6 +86,7 @@ impl Held<'_, '_> {
         match self {
             Self::One(held, engine) => (*held == partition).then_some(engine),
             Self::Several(opened) => opened.engine(partition),
+            Self::Each(all) => all.iter_mut().find(|(held, _)| *held == partition).map(|(_, engine)| &mut **engine),
         }
     }
 

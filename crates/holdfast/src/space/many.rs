@@ -328,18 +328,6 @@ impl Entries {
             let limit = limit.map_or(max as u64, |limit| limit.min(max as u64));
             First { order: &query.order, enough: limit.saturating_add(skip) }
         });
-        self.plans(wanted, first)
-    }
-
-    /// As [`Entries::explain`], when all of them are wanted, whatever the query's limit says.
-    ///
-    /// # Errors
-    /// As [`Entries::read`].
-    pub fn explain_all(&self, wanted: &Wanted) -> Result<Vec<Plan>> {
-        self.plans(wanted, None)
-    }
-
-    fn plans(&self, wanted: &Wanted, first: Option<First<'_>>) -> Result<Vec<Plan>> {
         self.check()?;
         let partitions = route::of_wanted(self.inner(), &self.kind.definition(), wanted)?;
         Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter, first)).collect())

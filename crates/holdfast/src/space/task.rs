@@ -24,7 +24,7 @@ use journal::{PartitionId, Position};
 use super::Space;
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
-use super::limit::{self, Growing, Held};
+use super::limit::{self, Growing};
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::read::is_visible;
 use super::route;
@@ -477,8 +477,8 @@ impl<'a> Task<'a> {
         of_type.iter().try_for_each(|(of, all)| Ok(self.engine.check_unique_batch(*of, all)?))
     }
 
-    /// Sees to it that every type and the space stay within their limits.
-    fn make_room(&mut self) -> Result<()> {
+    /// How much types and spaces with limits grow by it.
+    fn growing(&self) -> Vec<Growing> {
         let kinds: BTreeMap<TypeId, Arc<Kind>> =
             self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
         let (staged, mut growing) = (&self.staged, Vec::new());
@@ -489,9 +489,6 @@ impl<'a> Task<'a> {
             });
             growing.push(Growing::of(&kind, (self.partition.id, &self.engine), changes));
         }
-        let here = self.partition.id;
-        let keeps = |of, partition, id: ValueRef<'_>| partition == here && staged.contains_key(&(of, key_of(id)));
-        let held = &mut Held::One(here, &mut self.engine);
-        limit::make_room(self.space.store.inner(), held, &growing, &keeps)
+        growing
     }
 }

@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::space::{Document, Reason, TypeId, ValueRef};
+use ::space::{Document, Reason, TypeId, ValueRef, key_of};
 use journal::{Batch, Log, Position};
 
 use super::super::commit::{Over, SPACE_PART, What};
 use super::super::kind::Kind;
+use super::super::limit::{self, Growing, Held};
 use super::super::listen::Telling;
 use super::{Staged, Task};
 use crate::error::Result;
@@ -25,10 +26,9 @@ type Kinds = BTreeMap<TypeId, Arc<Kind>>;
 
 /// Makes one batch of everything, if there is anything. The tasks hold partitions of their own, in ascending order.
 pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position> {
-    for task in &mut tasks {
-        task.check_unique()?;
-        task.make_room()?;
-    }
+    tasks.iter().try_for_each(Task::check_unique)?;
+    // Last, since what was evicted stays so.
+    make_room(inner, &mut tasks)?;
     let mut kinds = Kinds::new();
     let mut batch = Batch::new();
     let mut all = Vec::with_capacity(tasks.len());
@@ -65,6 +65,20 @@ pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position
     applied?;
     tasks.iter_mut().for_each(|task| task.offer(inner));
     Ok(position)
+}
+
+/// Sees to it that types and spaces stay within their limits, all tasks together.
+fn make_room(inner: &Inner, tasks: &mut [Task<'_>]) -> Result<()> {
+    let growing: Vec<Growing> = tasks.iter().flat_map(Task::growing).collect();
+    let (mut engines, mut staged) = (Vec::with_capacity(tasks.len()), BTreeMap::new());
+    for task in tasks {
+        engines.push((task.partition.id, &mut *task.engine));
+        staged.insert(task.partition.id, &task.staged);
+    }
+    let keeps = |of, partition, id: ValueRef<'_>| {
+        staged.get(&partition).is_some_and(|staged| staged.contains_key(&(of, key_of(id))))
+    };
+    limit::make_room(inner, &mut Held::Each(engines), &growing, &keeps)
 }
 
 impl Task<'_> {

@@ -22,7 +22,7 @@ fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
     let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     // By an id too, a partition is gone through.
-    if is_long(&entries, &chosen.wanted)? {
+    if is_long(&entries, &chosen.wanted, usize::MAX)? {
         let asked = call.durability;
         call.defer(move |reply| {
             let shown = counts(&entries, &chosen.wanted)?;
@@ -52,7 +52,7 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
-    let begins = begins(&entries, &chosen.wanted)?;
+    let begins = begins(&entries, &chosen.wanted, usize::MAX)?;
     within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
         reply.unsigned(entries.within(transaction).count(&chosen.wanted)?);
         Ok(Came::Done)
@@ -60,8 +60,8 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
 }
 
 /// Where a transaction that is open looks at entries which may be many.
-pub(crate) fn begins(entries: &Entries, wanted: &Wanted) -> Result<Begins, Fail> {
-    Ok(if is_long(entries, wanted)? { Begins::Elsewhere } else { Begins::Here })
+pub(crate) fn begins(entries: &Entries, wanted: &Wanted, max: usize) -> Result<Begins, Fail> {
+    Ok(if is_long(entries, wanted, max)? { Begins::Elsewhere } else { Begins::Here })
 }
 
 pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
@@ -76,7 +76,7 @@ fn try_clear(call: &mut Call<'_, '_>) -> Answer {
     let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     let most = call.door.options.limits.space_entries_max;
-    let begins = begins(&entries, &chosen.wanted)?;
+    let begins = begins(&entries, &chosen.wanted, usize::MAX)?;
     within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
         reply.unsigned(entries.within(transaction).clear(&chosen.wanted, most)?);
         Ok(Came::Done)

@@ -50,7 +50,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     if call.in_exec {
         return one_within(call, entries, chosen, options, reading, taking);
     }
-    let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted)?;
+    let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted, usize::MAX)?;
     let find = |entries: &Entries| match taking {
         Taking::Read => entries.read_shown(&chosen.wanted, &reading),
         Taking::Take => entries.take_shown(&chosen.wanted, &reading),
@@ -103,7 +103,8 @@ fn one_within(
     taking: Taking,
 ) -> Answer {
     let lock = within::isolation(call);
-    let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+    let begins =
+        if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted, usize::MAX)? };
     let followed = match (taking, chosen.wanted.by_id(), &call.session.tracked) {
         (Taking::Read, Some(id), Some(tracked)) => {
             let of = entries.definition();
@@ -208,7 +209,7 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
         let begins = match () {
             () if chosen.is_id => Begins::Here,
             () if is_large(call, &entries, many.count) => Begins::Elsewhere,
-            () => begins(&entries, &chosen.wanted)?,
+            () => begins(&entries, &chosen.wanted, many.count)?,
         };
         return within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
             many.write(reply, &entries.within(transaction).read_many(&chosen.wanted, lock, many.count)?);
@@ -217,7 +218,7 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     }
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
     let find = |entries: &Entries| entries.read_many_shown(&chosen.wanted, many.count);
-    let looked = match may_be_long && is_long(&entries, &chosen.wanted)? {
+    let looked = match may_be_long && is_long(&entries, &chosen.wanted, many.count)? {
         false => Some(find(&entries)?),
         true if is_sorted(&entries, &chosen.wanted, many.count)? => None,
         true => found_here(call, &entries, find)?,
@@ -240,8 +241,11 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
 
 /// Whether the first are only known when many have been looked at, because no index leads to them in their order.
 fn is_sorted(entries: &Entries, wanted: &Wanted, count: usize) -> Result<bool, Fail> {
+    if !wanted.is_ordered() {
+        return Ok(false);
+    }
     let candidates: u64 = entries.explain_first(wanted, count)?.iter().map(|plan| plan.candidates).sum();
-    Ok(wanted.is_ordered() && candidates > super::LOOKED_AT_MAX)
+    Ok(candidates > super::LOOKED_AT_MAX)
 }
 
 /// Whether so many entries may have more bytes than are shown on the event loop.
@@ -267,7 +271,7 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
         let begins = match () {
             () if many.count > TAKEN_HERE_MAX => Begins::Elsewhere,
             () if chosen.is_id || chosen.is_any => Begins::Here,
-            () => begins(&entries, &chosen.wanted)?,
+            () => begins(&entries, &chosen.wanted, many.count)?,
         };
         return within::run(call, begins, (For::Entry, options.block), move |transaction, reply, patience| {
             let mut taken = Vec::new();
@@ -291,7 +295,8 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
             Ok(if is_all { Came::Done } else { Came::Nothing })
         });
     }
-    let is_long = !chosen.is_id && (!chosen.is_any || many.count > 256) && is_long(&entries, &chosen.wanted)?;
+    let is_long =
+        !chosen.is_id && (!chosen.is_any || many.count > 256) && is_long(&entries, &chosen.wanted, usize::MAX)?;
     if !is_long {
         let (taken, position) = many.take(&entries, &chosen.wanted)?;
         if !taken.is_empty() || options.block.is_none() {
