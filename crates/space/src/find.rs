@@ -333,20 +333,17 @@ fn along<'a>(share: &'a Share, filter: &Filter, first: First<'_>, source: &(Sour
         return None;
     }
     let total = share.entries.len() as u64;
-    let ways = share.indexes.iter();
-    let mut ways =
-        ways.filter_map(|index| Along::through(index, &filter.constraints, first.order, share.entries.len()));
-    ways.find(|way| {
-        let candidates = match &source.0 {
-            Source::Range(index, ..) if std::ptr::eq(*index, way.index) => return true,
-            long if long.is_long() => total,
-            _ => source.1,
-        };
+    let candidates = if source.0.is_long() { total } else { source.1 };
+    let ways = share.indexes.iter().filter_map(|index| {
+        let way = Along::through(index, &filter.constraints, first.order, share.entries.len())?;
         let counted = way.count(COUNT_MAX);
         let on_the_way = if counted < COUNT_MAX as u64 { counted } else { total };
+        let is_source = matches!(&source.0, Source::Range(index, ..) if std::ptr::eq(*index, way.index));
         // As if every candidate were wanted, and they lay evenly on the way.
-        u128::from(first.enough) * u128::from(on_the_way) < u128::from(candidates) * u128::from(candidates)
-    })
+        let visits = u128::from(first.enough) * u128::from(on_the_way);
+        (is_source || visits < u128::from(candidates) * u128::from(candidates)).then_some((way, on_the_way))
+    });
+    ways.min_by_key(|(_, on_the_way)| *on_the_way).map(|(way, _)| way)
 }
 
 #[cfg(test)]
