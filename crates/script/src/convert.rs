@@ -78,22 +78,24 @@ impl<'a> FromScript<'a> {
     }
 
     pub(crate) fn value(&mut self, value: &Luau) -> Result<Value, ScriptError> {
-        self.at(value, self.limits.depth_max)
+        let read = self.at(value, self.limits.depth_max)?;
+        if self.bytes > self.limits.result_bytes_max {
+            return Err(ScriptError::TooLarge { what: "it is too big", bytes: self.bytes });
+        }
+        Ok(read)
     }
 
-    fn text(&mut self, text: &mlua::LuaString) -> Result<Vec<u8>, ScriptError> {
+    /// Texts beyond what is allowed are counted and not copied, so that it is known how large it would have been.
+    fn text(&mut self, text: &mlua::LuaString) -> Vec<u8> {
         let text = text.as_bytes();
         self.bytes = self.bytes.saturating_add(text.len());
-        if self.bytes > self.limits.result_bytes_max {
-            return Err(ScriptError::Result { what: "it is too big" });
-        }
-        Ok(text.to_vec())
+        if self.bytes > self.limits.result_bytes_max { Vec::new() } else { text.to_vec() }
     }
 
     fn at(&mut self, value: &Luau, depth_left: usize) -> Result<Value, ScriptError> {
         self.elements += 1;
         if self.elements > self.limits.elements_max {
-            return Err(ScriptError::Result { what: "it has too many elements" });
+            return Err(ScriptError::TooLarge { what: "it has too many elements", bytes: self.bytes });
         }
         let Some(below) = depth_left.checked_sub(1) else {
             return Err(ScriptError::Result { what: "its tables are nested too deeply, or contain themselves" });
@@ -104,7 +106,7 @@ impl<'a> FromScript<'a> {
             Luau::Integer(number) => Value::Integer(*number),
             // A fraction is cut off, as in Redis; what is no number is 0, and the rest saturates.
             Luau::Number(number) => Value::Integer(*number as i64),
-            Luau::String(text) => Value::Text(self.text(text)?),
+            Luau::String(text) => Value::Text(self.text(text)),
             Luau::Table(table) if *table == self.marks.commit => Value::CommitPosition,
             Luau::Table(table) => self.table(table, below)?,
             // Functions, coroutines and their like are nothing, as in Redis.
@@ -115,14 +117,14 @@ impl<'a> FromScript<'a> {
     fn table(&mut self, table: &Table, below: usize) -> Result<Value, ScriptError> {
         if let Some(digits) = self.marks.digits(table) {
             let number = std::str::from_utf8(&digits.as_bytes()).ok().and_then(|digits| digits.parse().ok());
-            return number.map_or_else(|| self.text(&digits).map(Value::Text), |number| Ok(Value::Integer(number)));
+            return Ok(number.map_or_else(|| Value::Text(self.text(&digits)), Value::Integer));
         }
         let get = |name: &str| table.raw_get::<Luau>(name).unwrap_or(Luau::Nil);
         if let Luau::String(text) = get("err") {
-            return Ok(Value::Error(self.text(&text)?));
+            return Ok(Value::Error(self.text(&text)));
         }
         if let Luau::String(text) = get("ok") {
-            return Ok(Value::Status(self.text(&text)?));
+            return Ok(Value::Status(self.text(&text)));
         }
         match get("double") {
             Luau::Number(number) => return Ok(Value::Double(number)),

@@ -66,6 +66,14 @@ pub enum ScriptError {
         /// What was wrong.
         what: &'static str,
     },
+    /// What it returned is larger than what it may return.
+    #[error("the script returned what cannot be a reply: {what}")]
+    TooLarge {
+        /// What was wrong.
+        what: &'static str,
+        /// Bytes of texts in it; as far as they were counted where it has too many elements.
+        bytes: usize,
+    },
     /// The library has no function of this name.
     #[error("the library has no such function")]
     NoFunction,

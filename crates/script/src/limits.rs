@@ -58,6 +58,8 @@ pub(crate) const SCAN_MAX: u64 = 1 << 28;
 pub(crate) const SCAN_LONG: u64 = 1 << 20;
 /// Elements of one `table.move`: some milliseconds.
 pub(crate) const MOVE_MAX: u64 = 1 << 20;
+/// Bytes of a text that `string.rep` is asked for: it counts to there.
+pub(crate) const REP_MAX: u64 = 1 << 31;
 /// The watch is asked once in so many interrupts: a clock costs as much as several turns of a loop.
 pub(crate) const TICKS: u32 = 16;
 /// Bytes of bytecode that a state keeps loaded: a tenth of a short run is loading its text.

@@ -15,7 +15,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Luau, 
 use crate::convert::{FromScript, into_script};
 use crate::error::{ScriptError, Stop};
 use crate::json::{self, Encoding, Marks};
-use crate::limits::{LOADED_BYTES_MAX, LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_LONG, SCAN_MAX, TICKS};
+use crate::limits::{LOADED_BYTES_MAX, LOG_BYTES_MAX, Limits, MOVE_MAX, REP_MAX, SCAN_LONG, SCAN_MAX, TICKS};
 use crate::source::Script;
 use crate::value::Value;
 use crate::{number, sha1hex};
@@ -124,6 +124,7 @@ impl Sandbox {
             SCAN_MAX as f64,
             SCAN_LONG as f64,
             MOVE_MAX as f64,
+            REP_MAX as f64,
             &marks.commit,
             ask_soon,
             cjson(&lua, &marks, &watching)?,

@@ -605,3 +605,69 @@ fn steps_are_counted_one_by_one() {
     assert_eq!(least("local i = 0 while i < 1000 do i += 1 end return 1"), nothing + 1000);
     assert_eq!(least("local function f() end for i = 1, 100 do f() end return 1"), nothing + 300);
 }
+
+/// The story: the number was cut to 32 bits, so that `2^40` times a text was no text at all.
+#[test]
+fn a_text_that_would_be_too_long_is_an_error() {
+    let mut sandbox = Sandbox::new().unwrap();
+    for times in ["2^40", "2^31", "2^32 + 5", "1e300", "math.huge", "'1099511627776'", "0/0 + 1"] {
+        let is_nan = times.starts_with('0');
+        let ran = run_in(&mut sandbox, &mut Echo::default(), &format!("return #string.rep('x', {times})"));
+        match ran {
+            Err(ScriptError::Failed { text }) => assert!(text.contains("too long") && !is_nan, "{times}: {text}"),
+            ran => assert!(is_nan && ran == Ok(Value::Integer(0)), "{times}: {ran:?}"),
+        }
+    }
+    for (script, length) in [
+        ("('ab'):rep(3)", 6),
+        ("string.rep('ab', '3')", 6),
+        ("string.rep(12, 3)", 6),
+        ("string.rep('x', -2^40)", 0),
+        ("string.rep('x', -2^32 + 7)", 0),
+        ("string.rep('', 2^40)", 0),
+        ("string.rep('x', 2.9)", 2),
+    ] {
+        let ran = run_in(&mut sandbox, &mut Echo::default(), &format!("return #{script}"));
+        assert_eq!(ran, Ok(Value::Integer(length)), "{script}");
+    }
+    for script in ["string.rep(12, 2^40)", "string.rep()", "string.rep('x', {})"] {
+        let ran = run_in(&mut sandbox, &mut Echo::default(), &format!("return {script}"));
+        assert!(matches!(ran, Err(ScriptError::Failed { .. })), "{script}: {ran:?}");
+    }
+}
+
+/// How large a result would have been is known though nothing of it was copied.
+#[test]
+fn a_result_that_is_too_large_says_how_large() {
+    let limits = Limits { memory_bytes_max: 4 << 20, result_bytes_max: 100, elements_max: 50, ..Limits::tiny() };
+    let mut sandbox = Sandbox::new().unwrap();
+    for (source, size) in [
+        ("return ('x'):rep(100)", None),
+        ("return ('x'):rep(101)", Some(101)),
+        ("return {('x'):rep(90), 'y', {ok = ('z'):rep(500)}}", Some(591)),
+        ("return table.create(20, 'abcdefghij')", Some(200)),
+    ] {
+        let script = Script::compile("s", source.as_bytes(), &limits).unwrap();
+        let run = Run { script: &script, entry: Entry::Text, keys: &[], arguments: &[], seed: 1, limits: &limits };
+        match (sandbox.run(&run, soon(), &mut Echo::default()), size) {
+            (Ok(_), None) => {}
+            (Err(ScriptError::TooLarge { bytes, .. }), Some(size)) => assert_eq!(bytes, size, "{source}"),
+            (ran, _) => panic!("{source}: {ran:?}"),
+        }
+    }
+}
+
+/// The story: Luau takes a NUL byte for the end of a text, and `return 1\0 2` answered 1.
+#[test]
+fn a_text_with_a_nul_byte_is_refused() {
+    for source in [&b"return 1\0 2"[..], b"#!luau\n\nreturn 1\0", b"-- \0\nreturn 1", b"return '\0'", b"\0"] {
+        let error = Script::compile("s", source, &Limits::default()).unwrap_err();
+        assert!(matches!(error, ScriptError::Compile { .. }), "{error}");
+        assert!(error.to_string().contains("NUL byte"), "{error}");
+    }
+    let error = Script::compile("s", b"#!luau\n\nreturn 1\0", &Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("s:3:"), "{error}");
+    let mut sandbox = Sandbox::new().unwrap();
+    let ran = run_in(&mut sandbox, &mut Echo::default(), "return 'a\\0b'");
+    assert_eq!(ran, Ok(Value::Text(b"a\0b".to_vec())));
+}

@@ -106,6 +106,11 @@ impl Script {
             let text = format!("{}:{}", name.trim_start_matches('='), text.trim_start_matches(':'));
             ScriptError::Compile { text: bounded(text.as_bytes(), limits.error_bytes_max) }
         };
+        // Luau takes it for the end of the text: what is behind it would be left out, and nobody told.
+        if let Some(at) = text.iter().position(|byte| *byte == 0) {
+            let line = 1 + text.iter().take(at).filter(|byte| **byte == b'\n').count();
+            return Err(failed(&format!("{line}: a script has no NUL byte: in a text it is written \\0")));
+        }
         let bytecode = Compiler::new().compile(text).map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => failed(&message),
             error => failed(&error.to_string()),
