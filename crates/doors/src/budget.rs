@@ -92,6 +92,11 @@ impl Share {
         self.1 += other.1;
     }
 
+    /// How much it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.1.saturating_mul(UNIT_BYTES)
+    }
+
     /// Whether it is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.1 == 0

@@ -8,7 +8,7 @@ use super::open_tests::{Client, ID, until};
 use super::*;
 
 /// One event loop, on which a command may touch 16 KiB.
-fn small_loop(durability: Durability, change: impl FnOnce(&mut Options)) -> Server {
+pub(super) fn small_loop(durability: Durability, change: impl FnOnce(&mut Options)) -> Server {
     start(durability, |options| {
         (options.reactors, options.pipeline_reactors) = (1, 1);
         options.limits.loop_bytes_max = 16 << 10;
@@ -16,7 +16,7 @@ fn small_loop(durability: Durability, change: impl FnOnce(&mut Options)) -> Serv
     })
 }
 
-fn client(server: &Server) -> Client {
+pub(super) fn client(server: &Server) -> Client {
     Client(BufReader::new(server.connect()))
 }
 

@@ -329,7 +329,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
             // WAITAOF may wait for a little more than was written.
             session.last_write = session.last_write.max(need.synced).max(need.window).max(need.written);
             if !is_silent {
-                reply.append(&written.reply);
+                reply.join(written.reply);
                 session.need.merge(need);
                 room = written.room;
             }

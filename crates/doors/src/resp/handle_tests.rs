@@ -63,9 +63,10 @@ impl Fixture {
                 handle::worked(&mut self.session, work.run(), is_silent, &mut self.reply);
             }
             Some(Pending::Script(later)) => {
-                let work = later.work(self.door.clone());
-                let is_silent = work.is_silent;
-                handle::worked(&mut self.session, work.run(), is_silent, &mut self.reply);
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let is_silent = later.is_silent;
+                let worked = runtime.block_on(later.run_elsewhere(self.door.clone(), self.session.client.gone.clone()));
+                handle::worked(&mut self.session, worked, is_silent, &mut self.reply);
             }
             Some(Pending::Feed(follow)) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

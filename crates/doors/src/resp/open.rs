@@ -401,7 +401,11 @@ impl Waiting {
             let to_work = door.clone();
             this = match elsewhere.run(move || Ok(this.work(&to_work))).await {
                 Ok(Ok((worked, transaction))) => {
-                    let roomy = |written: Written| Written { room: elsewhere.room_for(written.reply.len()), ..written };
+                    // That of a script has its room, if it needs some.
+                    let roomy = |written: Written| match written.room.is_empty() {
+                        true => Written { room: elsewhere.room_for(written.reply.len()), ..written },
+                        false => written,
+                    };
                     return (worked.map(roomy), transaction);
                 }
                 Ok(Err(must_wait)) => must_wait,
@@ -440,10 +444,10 @@ impl Waiting {
             Work::Script(script) => {
                 let (of, isolation) = this.of;
                 let ran = script.run_within(door, (&mut transaction, &of, isolation), &mut reply);
-                let worked = ran.and_then(|(need, within)| {
+                let worked = ran.and_then(|(need, within, room)| {
                     let mut written = answer(this.durability, &transaction, reply, this.bytes_max, Ok(()))?;
                     written.need.merge(need);
-                    Ok(Written { within, ..written })
+                    Ok(Written { within, room, ..written })
                 });
                 return Ok((worked, Some(transaction)));
             }

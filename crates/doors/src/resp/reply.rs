@@ -99,6 +99,12 @@ impl Reply {
         self.put(written);
     }
 
+    /// As [`Reply::append`], without copying it where it stands alone: it may be large.
+    pub(crate) fn join(&mut self, written: Vec<u8>) {
+        let may_take = self.out.is_empty() && written.len() > self.out.capacity() && written.len() <= self.bytes_max;
+        if may_take { self.out = written } else { self.put(&written) }
+    }
+
     /// Where in the written bytes a commit position is to be inserted, ascending.
     pub(crate) fn gaps(&self) -> &[usize] {
         &self.gaps

@@ -49,6 +49,11 @@ fn replies_are_those_of_redis() {
         ("return redis.pcall('get').err", "$47 ERR wrong number of arguments for 'get' command"),
         ("error('x')", "-ERR script:1: x"),
         ("error({err = 'MY x'})", "-MY x"),
+        (
+            "return 1\0 2",
+            "-ERR Error compiling script: script:1: a script has no NUL byte: in a text it is written \\0",
+        ),
+        ("return string.rep('x', 2^40)", "-ERR script:1: string.rep: the text would be too long"),
         ("return (", "-ERR Error compiling script: script:1: Expected identifier when parsing expression, got <eof>"),
     ] {
         assert_eq!(fixture.eval(script, &["a", "b"], &["c"]).trim_end(), expected.trim_end(), "{script}");

@@ -477,6 +477,8 @@ mod refused_tests;
 mod fair_tests;
 #[path = "open_tests.rs"]
 mod open_tests;
+#[path = "script_room_tests.rs"]
+mod script_room_tests;
 #[cfg(test)]
 #[path = "series_serve_tests.rs"]
 mod series_serve_tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::number;
-use crate::resp::script::{Known, Task, failure, limits, run};
+use crate::resp::script::{Here, Known, Task, failure, limits, run};
 use crate::resp::wire::Args;
 
 /// Where the keys begin: behind the script and their number.
@@ -44,7 +44,8 @@ fn play_after(
     }
     let arguments = args.from(FIRST + count).iter().collect();
     let result_bytes_max = usize::MAX;
-    run(call, &Task { known, function, keys, arguments, is_reading, result_bytes_max, spent }, FIRST)
+    let here = Here::ANY;
+    run(call, Task { known, function, keys, arguments, is_reading, result_bytes_max, here, spent }, FIRST)
 }
 
 fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {

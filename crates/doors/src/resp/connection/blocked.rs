@@ -89,10 +89,9 @@ impl Connection {
             }
             Some(Pending::Script(later)) => {
                 let door = self.reactor.door.clone();
-                let (turns, work) = (door.elsewhere(&door.scripts.turns()), later.work(door));
-                let is_silent = work.is_silent;
+                let is_silent = later.is_silent;
                 let gone = self.session.client.gone.clone();
-                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns, gone)), is_silent))
+                Some(Blocked::Work(Box::pin(later.run_elsewhere(door, gone)), is_silent))
             }
             Some(Pending::Within(waiting)) => {
                 let (is_silent, guard) = (waiting.is_silent, waiting.guard());

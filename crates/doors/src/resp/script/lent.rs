@@ -12,7 +12,7 @@ use script::{ScriptError, Stop, Value};
 
 use super::cache::Known;
 use super::deadline::Deadline;
-use super::run::{Ran as Ended, Task, failure, limits, run_alone, too_long};
+use super::run::{Here, Ran as Ended, Task, failure, limits, run_alone, too_long};
 use crate::budget::Share;
 use crate::resp::call::Fail;
 use crate::resp::clients::Client;
@@ -145,6 +145,7 @@ fn run(door: &Door, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
         arguments: wanted.arguments.iter().map(Vec::as_slice).collect(),
         is_reading: wanted.is_reading || found.is_reading,
         result_bytes_max: wanted.result_bytes_max,
+        here: Here::ANY,
         spent: Duration::ZERO,
     };
     let mut session = session(door, wanted);

@@ -1,6 +1,6 @@
 //! Scripts: EVAL and what belongs to it.
 //!
-//! `cache` remembers compiled scripts, `deadline` is how long one may go on, `functions` those that the store keeps by name, `run` locks, runs and commits, `lent` runs them for another door, `guest` is what a script reaches of the door: the
+//! `cache` remembers compiled scripts, `deadline` is how long one may go on, `functions` those that the store keeps by name, `run` locks, runs and commits, `later` does so in a thread with room for the reply, `lent` runs them for another door, `guest` is what a script reaches of the door: the
 //! commands, as they are inside EXEC; `value` turns replies into values and back.
 //!
 //! A script runs in one exclusive, sees its own changes, and is one batch of the journal: effects, not code. If it fails or
@@ -13,6 +13,7 @@ mod cache;
 mod deadline;
 mod functions;
 mod guest;
+mod later;
 mod lent;
 mod run;
 mod value;
@@ -22,8 +23,9 @@ use std::time::Duration;
 pub(crate) use cache::{Known, Scripts};
 pub(crate) use deadline::Deadline;
 pub(crate) use functions::Functions;
+pub(crate) use later::Later;
 pub(crate) use lent::lent;
-pub(crate) use run::{Later, Task, failure, limits, run};
+pub(crate) use run::{Here, Task, failure, limits, run};
 
 /// What scripts of one door may take.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,30 +5,25 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use holdfast::space::ReadLock;
-use holdfast::{Durability, Error, ErrorKind, Position, Scope, Transaction};
+use holdfast::{Durability, Error, ErrorKind, Position, Scope};
 use script::{Entry, Limits, Run, Sandbox, ScriptError, Stop, Value};
 
 use super::cache::Known;
 use super::deadline::Deadline;
-use super::guest::{Ground, Guest, Held, Opened};
+use super::guest::{Ground, Guest, Held};
+use super::later::Later;
 use super::value::write;
-use crate::auth::User;
 use crate::resp::call::{Answer, Call, Fail, View};
-use crate::resp::clients::Client;
-use crate::resp::counters::Counters;
 use crate::resp::door::{Door, Options};
+use crate::resp::effort::{Effort, ITEM_BYTES, Use};
 use crate::resp::open::Waiting;
-use crate::resp::reply::{Form, Protocol, Reply};
-use crate::resp::session::{BucketName, Need, Pending, ReplyMode, Session};
-use crate::resp::tracking::Tracked;
-use crate::resp::wire::OwnedArgs;
-use crate::resp::work::{Within, Work};
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::session::{Pending, Session};
 
 /// How long a script may hold up the event loop before it begins again in a thread.
-const AT_ONCE_MAX: Duration = Duration::from_millis(1);
+pub(super) const AT_ONCE_MAX: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// A state that was used before: making one takes as long as a hundred short scripts.
@@ -46,8 +41,30 @@ pub(crate) struct Task<'a> {
     pub(crate) is_reading: bool,
     /// Bytes of texts in what it returns, if that is less than a reply of the door may have.
     pub(crate) result_bytes_max: usize,
+    /// What it may return where it runs.
+    pub(crate) here: Here,
     /// How much of its time is spent: it was compiled for this run.
     pub(crate) spent: Duration,
+}
+
+/// What a script may return where it runs: of more nothing is made, so that it can begin again elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    pub(crate) bytes_max: usize,
+    pub(crate) items_max: usize,
+}
+
+impl Here {
+    pub(crate) const ANY: Self = Here { bytes_max: usize::MAX, items_max: usize::MAX };
+
+    /// As much as may be done here of other things.
+    fn of(effort: &Effort) -> Self {
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Here {
+            bytes_max: whole(effort.value_max(Use::Show)),
+            items_max: whole(effort.value_max(Use::Look) / ITEM_BYTES),
+        }
+    }
 }
 
 /// What scripts of a door may take, time apart.
@@ -78,7 +95,8 @@ pub(super) fn too_long() -> Fail {
 }
 
 /// Runs a script, and writes its reply; or leaves it to the connection to have it run in a thread.
-pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer {
+pub(crate) fn run(call: &mut Call<'_, '_>, task: Task<'_>, first: usize) -> Answer {
+    let task = &Task { here: Here::of(&call.session.effort), ..task };
     if matches!(call.view, View::Transaction { .. }) {
         return run_in_open(call, task, first);
     }
@@ -133,7 +151,7 @@ fn run_in_open(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer
 type Answering<'a> = dyn FnMut(Value) -> Answer + 'a;
 
 /// Writes what a script returned, if that is not too much.
-fn written(reply: &mut Reply, value: &Value, bytes_max: usize) -> Answer {
+pub(super) fn written(reply: &mut Reply, value: &Value, bytes_max: usize) -> Answer {
     write(reply, value);
     if reply.take_overflow() { Err(Fail::TooBig(bytes_max)) } else { Ok(()) }
 }
@@ -196,6 +214,7 @@ fn run_holding(
         Ended::NeedsAll => return Ok(None),
         Ended::TooLong => return Ok(Some(Ran::TooLong)),
         Ended::Failed(fail) => return Err(fail),
+        Ended::TooLarge(owed) => return Err(Fail::Heavy { owed }),
         Ended::Returned(value) => value,
     };
     answer(value)?;
@@ -231,10 +250,13 @@ fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
     call.durability = played.durability;
     let fail = match played.ended {
         Ended::Returned(value) => {
+            let mark = call.reply.len();
             write(call.reply, &value);
-            return Ok(());
+            return call.session.effort.add((call.reply.len() - mark) as u64, Use::Show);
         }
         Ended::Failed(fail) => fail,
+        // Nothing of the transaction has happened: it begins again where there is room.
+        Ended::TooLarge(owed) => call.session.effort.add(owed, Use::Show).err().unwrap_or(Fail::Heavy { owed }),
         Ended::TooLong => too_long(),
         Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
     };
@@ -248,23 +270,25 @@ fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
     })
 }
 
-enum Ended {
+pub(super) enum Ended {
     Returned(Value),
+    /// It returned more than it may where it runs: so many bytes, or items.
+    TooLarge(u64),
     Failed(Fail),
     TooLong,
     NeedsAll,
 }
 
-struct Played {
-    ended: Ended,
-    durability: Durability,
-    wrote: bool,
+pub(super) struct Played {
+    pub(super) ended: Ended,
+    pub(super) durability: Durability,
+    pub(super) wrote: bool,
     /// Bytes of arguments that are kept for the commit beside what is staged.
-    kept_bytes: u64,
+    pub(super) kept_bytes: u64,
 }
 
 /// Runs a script until it ends or has to. What it staged is in the exclusive, or the transaction, and in the session.
-fn play<'s>(
+pub(super) fn play<'s>(
     door: &'s Door,
     session: &mut Session,
     ground: Ground<'_, 's>,
@@ -272,8 +296,13 @@ fn play<'s>(
     held: Held<'_>,
     deadline: Deadline,
 ) -> Played {
-    let mut limits = limits(&door.options);
-    limits.result_bytes_max = limits.result_bytes_max.min(task.result_bytes_max);
+    let most = limits(&door.options);
+    let result_bytes_max = most.result_bytes_max.min(task.result_bytes_max);
+    let limits = Limits {
+        result_bytes_max: result_bytes_max.min(task.here.bytes_max),
+        elements_max: most.elements_max.min(task.here.items_max),
+        ..most
+    };
     let mut scratch = Reply::new(door.options.limits.output_bytes_max.min(limits.memory_bytes_max));
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
@@ -327,6 +356,12 @@ fn play<'s>(
         (None, Err(ScriptError::Stopped(Stop::Time))) => Ended::TooLong,
         // A command that was told to stop failed, and the script with it before the watch was asked.
         (None, Err(ScriptError::Raised { .. })) if deadline.is_over() => Ended::TooLong,
+        (None, Err(ScriptError::TooLarge { bytes, .. }))
+            if bytes <= result_bytes_max
+                && (bytes > limits.result_bytes_max || limits.elements_max < Limits::default().elements_max) =>
+        {
+            Ended::TooLarge(bytes as u64)
+        }
         (None, Err(error)) => {
             if let ScriptError::Setup { text } = &error {
                 tracing::error!(text, "a script could not be run");
@@ -337,141 +372,10 @@ fn play<'s>(
         (None, Ok(Value::Error(text))) => Ended::Failed(String::from_utf8_lossy(&text).into_owned().into()),
         (None, Ok(value)) => Ended::Returned(value),
     };
-    if called && matches!(ended, Ended::Failed(_)) {
+    if called && matches!(&ended, Ended::Failed(fail) if !matches!(fail, Fail::Heavy { .. })) {
         // Its error may tell what it has read.
         let newest = Position::new(door.store.watermarks().appended.get().saturating_sub(1));
         session.need.add(durability, newest);
     }
     Played { ended, durability, wrote, kept_bytes }
-}
-
-/// A script that is to be run in a thread.
-pub(crate) struct Later {
-    known: Arc<Known>,
-    function: Option<String>,
-    args: OwnedArgs,
-    /// The argument behind the number of keys.
-    first: usize,
-    keys: usize,
-    is_reading: bool,
-    time_max: Duration,
-    client: Arc<Client>,
-    user: Option<Arc<User>>,
-    bucket: BucketName,
-    database: u16,
-    durability: Durability,
-    random: u64,
-    tracked: Option<Tracked>,
-    form: Form,
-    is_silent: bool,
-}
-
-impl Later {
-    fn new(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize, time_max: Duration) -> Self {
-        let session = &mut *call.session;
-        Later {
-            known: task.known.clone(),
-            function: task.function.map(str::to_owned),
-            args: call.args.to_owned(),
-            first,
-            keys: task.keys.len(),
-            is_reading: task.is_reading,
-            time_max,
-            client: session.client.clone(),
-            user: session.user.clone(),
-            bucket: session.bucket,
-            database: session.database,
-            durability: session.durability,
-            random: session.next_random(),
-            tracked: session.tracked.as_ref().map(Tracked::lent),
-            form: call.reply.form(),
-            is_silent: session.reply_mode != ReplyMode::On,
-        }
-    }
-
-    /// The work that runs it.
-    pub(crate) fn work(self, door: Arc<Door>) -> Work {
-        let bytes_max = door.options.limits.output_bytes_max;
-        Work::new(self.form, bytes_max, self.is_silent, move |reply| self.run(&door, reply))
-    }
-
-    fn session(&self) -> Session {
-        // Counters have one writer each, and this is another thread.
-        let mut session = Session::new(self.client.clone(), Arc::new(Counters::default()), self.durability);
-        (session.bucket, session.database, session.user) = (self.bucket, self.database, self.user.clone());
-        session.random = self.random | 1;
-        session.tracked = self.tracked.as_ref().map(Tracked::lent);
-        session
-    }
-
-    fn task(&self) -> Task<'_> {
-        let (keys, arguments) = self.args.args().from(self.first).iter().enumerate().fold(
-            (Vec::new(), Vec::new()),
-            |(mut keys, mut arguments), (index, argument)| {
-                if index < self.keys { &mut keys } else { &mut arguments }.push(argument);
-                (keys, arguments)
-            },
-        );
-        Task {
-            known: &self.known,
-            function: self.function.as_deref(),
-            keys,
-            arguments,
-            is_reading: self.is_reading,
-            result_bytes_max: usize::MAX,
-            spent: Duration::ZERO,
-        }
-    }
-
-    /// Runs it here, within an open transaction. Answers what its reply rests on, and what the transaction is to know of it. Blocks when it
-    /// fails, until what the error may tell is as durable.
-    pub(crate) fn run_within(
-        &self,
-        door: &Door,
-        (transaction, of, isolation): (&mut Transaction, &Arc<u64>, ReadLock),
-        reply: &mut Reply,
-    ) -> Result<(Need, Within), Fail> {
-        let mut session = self.session();
-        session.points = std::mem::take(transaction.points());
-        let ground = Ground::Open(Opened { transaction: &mut *transaction, of, isolation });
-        let played = play(door, &mut session, ground, &self.task(), Held::All, Deadline::of_work(self.time_max));
-        *transaction.points() = session.points;
-        self.client.set_database(self.database);
-        let fail = match played.ended {
-            Ended::Returned(value) => {
-                write(reply, &value);
-                // What it shows of entries is as durable as it asked for.
-                session.need.add(played.durability, transaction.seen());
-                let asked = played.wrote.then_some(played.durability);
-                return Ok((session.need, Within { asked, kept_bytes: played.kept_bytes }));
-            }
-            Ended::Failed(fail) => fail,
-            Ended::TooLong => too_long(),
-            Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
-        };
-        drop(door.store.wait(session.need.written, Durability::Written));
-        drop(door.store.wait(session.need.window.max(session.need.synced), Durability::Synced));
-        Err(fail)
-    }
-
-    fn run(self, door: &Door, reply: &mut Reply) -> Result<Need, Fail> {
-        let (mut session, task) = (self.session(), self.task());
-        let started = Instant::now();
-        let mut answer = |value| written(reply, &value, door.options.limits.output_bytes_max);
-        let ran = run_alone(door, &mut session, &task, &mut answer, || Deadline::of_work(self.time_max));
-        self.client.set_database(self.database);
-        self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
-        let mut need = session.need;
-        match ran {
-            Ok(Ran::Done { durability, position, .. }) => {
-                reply.resolve(position.get());
-                need.add(durability, position);
-            }
-            Ok(Ran::TooLong) => return Err(too_long()),
-            // An error that has to wait is written as a reply that has to.
-            Err(fail) if need != Need::NOTHING => reply.error(&fail.text()),
-            Err(fail) => return Err(fail),
-        }
-        Ok(need)
-    }
 }
