@@ -10,9 +10,11 @@ use holdfast::space::{
 
 use super::failure::Failure;
 use super::fields::Fields;
+use super::showing::Text;
 use super::space_json::{self, Bounds};
 use super::uri::{self, Query};
 use crate::argument;
+use crate::budget::Exhausted;
 
 /// Events that wait in memory for one listener; of more it reads in the journal. Of a volatile type more are lost.
 const BUFFER_EVENTS: usize = 4 << 10;
@@ -132,8 +134,20 @@ pub(crate) fn event(notice: &Notice) -> String {
     format!("{{\"kind\":\"{kind}\",\"bookmark\":\"{bookmark}\",\"now\":{now},\"before\":{before},\"reason\":{reason}}}")
 }
 
+/// Bytes of the documents in events where they are stored.
+pub(crate) fn stored_bytes(notices: &[Notice]) -> usize {
+    let documents = notices.iter().flat_map(|notice| [&notice.after, &notice.before]).flatten();
+    documents.map(|document| document.as_bytes().len()).sum()
+}
+
 /// The answer to who asked.
-pub(crate) fn events(notices: &[Notice], bookmark: Bookmark, has_more: bool) -> String {
-    let events: Vec<String> = notices.iter().map(event).collect();
-    format!("{{\"bookmark\":\"{bookmark}\",\"more\":{has_more},\"events\":[{}]}}", events.join(","))
+pub(crate) fn add_events(
+    text: &mut Text,
+    notices: &[Notice],
+    bookmark: Bookmark,
+    has_more: bool,
+) -> Result<(), Exhausted> {
+    text.add(&format!("{{\"bookmark\":\"{bookmark}\",\"more\":{has_more},\"events\":["))?;
+    text.add_list(notices.iter().map(event))?;
+    text.add("]}")
 }

@@ -11,7 +11,7 @@
 //!
 //! Nothing is read before the client has taken what was read before: a slow one costs the memory of a page.
 //!
-//! May use: `events`, `event_json`, hyper, tokio. Must not know: routes.
+//! May use: `events`, `event_json`, `showing`, hyper, tokio. Must not know: routes.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,27 +19,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use holdfast::space::{Listener, Notice};
+use holdfast::space::{Bookmark, Listener, Notice};
 use hyper::body::{Body, Bytes, Frame};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::event_json;
 use super::events::{Read, Reading, woken};
+use super::failure::Failure;
 use super::gone::gone_for_a_while;
+use super::showing::{Otherwise, Sent, Text};
+use crate::budget::Exhausted;
 
 /// How long nothing is sent at the most.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Milliseconds after which a client whose connection broke comes back.
 const RETRY_MS: u64 = 1_000;
 
-type Next = Pin<Box<dyn Future<Output = (String, Option<Listener>)> + Send>>;
+type Next = Pin<Box<dyn Future<Output = (Option<Sent>, Option<Listener>)> + Send>>;
 
 /// The body of an answer without end: but for the door's.
 pub(crate) struct Stream {
     reading: Reading,
-    ready: Option<String>,
+    ready: Option<Sent>,
     next: Option<Next>,
     /// When something has to be sent.
     quiet_until: Instant,
@@ -50,32 +53,47 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Goes on behind what was read.
-    pub(super) fn begin(reading: Reading, first: Read, place: OwnedSemaphorePermit) -> Self {
-        let begin = match first.notices.is_empty() {
-            true => format!("retry: {RETRY_MS}\nid: {}\n\n", first.bookmark),
-            false => format!("retry: {RETRY_MS}\n{}", page(&first, reading.conflates)),
-        };
-        let next = Some(next(reading.clone(), first.listener, Instant::now() + SILENCE_MAX));
+    ///
+    /// # Errors
+    /// 503 when there is no room for the first events within the time that an answer may take.
+    pub(super) async fn begin(reading: Reading, first: Read, place: OwnedSemaphorePermit) -> Result<Self, Failure> {
+        let mut head = format!("retry: {RETRY_MS}\n");
+        if first.notices.is_empty() {
+            head.push_str(&format!("id: {}\n\n", first.bookmark));
+        }
+        let time_max = reading.shared.options.limits.answer_timeout;
+        let (begin, listener) = timeout(time_max, page(&reading, head, first)).await.map_err(|_| Exhausted)??;
+        let next = Some(next(reading.clone(), listener, Instant::now() + SILENCE_MAX));
         let peer = reading.peer.clone();
         let gone = Box::pin(async move { gone_for_a_while(peer.as_ref()).await });
         let quiet_until = Instant::now() + SILENCE_MAX;
-        Stream { reading, ready: Some(begin), next, quiet_until, gone, _place: place }
+        Ok(Stream { reading, ready: Some(begin), next, quiet_until, gone, _place: place })
     }
 }
 
-/// Events with the ids behind which a client may go on.
-fn page(read: &Read, conflates: bool) -> String {
-    let last = read.notices.len().saturating_sub(1);
-    let one = |(number, notice): (usize, &Notice)| {
+/// Events with the ids behind which a client may go on, behind what is said first. They wait for room.
+async fn page(reading: &Reading, head: String, read: Read) -> Result<(Sent, Listener), Failure> {
+    let (bytes, conflates) = (event_json::stored_bytes(&read.notices), reading.conflates);
+    let Read { notices, bookmark, listener, .. } = read;
+    let show = move |text: &mut Text| {
+        text.add(&head)?;
+        told(&notices, bookmark, conflates).try_for_each(|event| text.add(&event))
+    };
+    Ok((reading.shared.show_patiently(bytes, show).await?, listener))
+}
+
+fn told(notices: &[Notice], bookmark: Bookmark, conflates: bool) -> impl Iterator<Item = String> {
+    let last = notices.len().saturating_sub(1);
+    let one = move |(number, notice): (usize, &Notice)| {
         let (kind, event) = (event_json::kind(notice), event_json::event(notice));
         let id = match conflates {
             false => format!("id: {}\n", notice.bookmark),
-            true if number == last => format!("id: {}\n", read.bookmark),
+            true if number == last => format!("id: {bookmark}\n"),
             true => String::new(),
         };
         format!("{id}event: {kind}\ndata: {event}\n\n")
     };
-    read.notices.iter().enumerate().map(one).collect()
+    notices.iter().enumerate().map(one)
 }
 
 /// What is sent next, if anything, and the listener behind it; without one that was the end.
@@ -85,16 +103,20 @@ fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
         tokio::select! {
             () = woken(&listener) => {}
             () = tokio::time::sleep_until(quiet_until) => {}
-            _ = stop.wait_for(|stop| *stop) => return (String::new(), None),
+            _ = stop.wait_for(|stop| *stop) => return (None, None),
         }
-        match reading.go_on(listener).await {
-            Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {
-                (format!("id: {}\n\n", read.bookmark), Some(read.listener))
-            }
-            Ok(read) => (page(&read, reading.conflates), Some(read.listener)),
+        let read = async {
+            let read = reading.go_on(listener).await?;
+            let is_quiet = read.notices.is_empty() && Instant::now() >= quiet_until;
+            let head = if is_quiet { format!("id: {}\n\n", read.bookmark) } else { String::new() };
+            page(&reading, head, read).await
+        };
+        match read.await {
+            Ok((text, listener)) => (Some(text), Some(listener)),
             Err(failure) => {
                 let error = json!({ "error": failure.text() });
-                (format!("event: failed\ndata: {error}\n\n"), None)
+                let text = format!("event: failed\ndata: {error}\n\n");
+                (Sent::of(text, &reading.shared.budget, Otherwise::Show).ok(), None)
             }
         }
     })
@@ -114,15 +136,15 @@ impl Body for Stream {
         }
         loop {
             if let Some(text) = self.ready.take().filter(|text| !text.is_empty()) {
-                return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+                return Poll::Ready(Some(Ok(Frame::data(text.into_bytes()))));
             }
             let Some(making) = &mut self.next else { return Poll::Ready(None) };
             let (text, listener) = ready!(making.as_mut().poll(context));
-            if !text.is_empty() {
+            if text.as_ref().is_some_and(|text| !text.is_empty()) {
                 self.quiet_until = Instant::now() + SILENCE_MAX;
             }
             self.next = listener.map(|listener| next(self.reading.clone(), listener, self.quiet_until));
-            self.ready = Some(text);
+            self.ready = text;
         }
     }
 }

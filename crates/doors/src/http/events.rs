@@ -29,6 +29,7 @@ use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::shown_at;
 use super::shared::{Shared, Stalled};
+use super::showing::{Otherwise, Text};
 use super::space_json::Bounds;
 use super::upload::Upload;
 use crate::auth::{Right, User};
@@ -40,6 +41,8 @@ const LIMIT_DEFAULT: usize = 100;
 /// The header by which a client of an event stream says where it stood.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const RUN: HeaderName = HeaderName::from_static("x-holdfast-run");
+/// Bytes of documents that are read at a time for a stream, and the one that exceeds them.
+const STREAMED_BYTES: usize = 1 << 20;
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// What was read, and the listener behind it.
@@ -58,6 +61,8 @@ pub(super) struct Reading {
     pub(super) shared: Arc<Shared>,
     pub(super) entries: Entries,
     pub(super) limit: usize,
+    /// Whether they are sent as they happen.
+    is_stream: bool,
     /// Whether what happens to an entry is told once in a page.
     pub(super) conflates: bool,
     pub(super) durability: Durability,
@@ -101,8 +106,10 @@ impl Reading {
         self.elsewhere(move || gather(listener, limit, bytes_max)).await
     }
 
+    /// Of documents that are read at a time. A stream has the next ones behind them at once.
     fn bytes_max(&self) -> usize {
-        self.shared.options.limits.documents_bytes_max
+        let most = self.shared.options.limits.documents_bytes_max;
+        if self.is_stream { most.min(STREAMED_BYTES) } else { most }
     }
 
     /// A place among those who wait, each of whom has events kept in memory.
@@ -174,9 +181,9 @@ impl Asked<'_> {
         let peer = self.parts.extensions.get::<Peer>().cloned();
         let (shared, durability) = (Arc::clone(self.shared), self.durability()?);
         let (limit, conflates) = (wish.limit, wish.listen.conflate);
-        let reading = Reading { shared, entries, limit, conflates, durability, peer };
         let accepts = self.parts.headers.get_all(ACCEPT).iter();
         let is_stream = accepts.filter_map(|it| it.to_str().ok()).any(|it| it.contains(EVENT_STREAM));
+        let reading = Reading { shared, entries, limit, is_stream, conflates, durability, peer };
         if is_stream {
             // A listener by name stands where it was acknowledged, whatever was sent since.
             if let Some(id) = self.parts.headers.get(LAST_EVENT_ID).filter(|_| wish.listen.name.is_none()) {
@@ -196,7 +203,10 @@ impl Asked<'_> {
             }
             read = reading.go_on(read.listener).await?;
         }
-        let body = event_json::events(&read.notices, read.bookmark, read.has_more);
+        let bytes = event_json::stored_bytes(&read.notices);
+        let Read { notices, bookmark, has_more, .. } = read;
+        let show = move |text: &mut Text| event_json::add_events(text, &notices, bookmark, has_more);
+        let body = reading.shared.show((bytes, Otherwise::Refuse), show).await?;
         Ok(self.say_run(say_durability(with_type(JSON, body), reading.durability)))
     }
 
@@ -218,7 +228,7 @@ impl Asked<'_> {
         let first = reading.begin(wish).await?;
         let body = match self.parts.method == Method::HEAD {
             true => Body::empty(),
-            false => Body::new(Stream::begin(reading, first, place)),
+            false => Body::new(Stream::begin(reading, first, place).await?),
         };
         let headers = [
             (CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM)),

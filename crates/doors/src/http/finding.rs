@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
-use holdfast::space::{Entries, Entry, ReadOptions, Taking};
+use holdfast::space::{Document, Entries, Entry, ReadOptions, Taking};
 use holdfast::{Shown, Store};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -18,6 +19,8 @@ use super::gone::{gone, left};
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::shown_at;
+use super::shared::Stalled;
+use super::showing::{Otherwise, Text};
 use super::space::{self, Query, Rows, Taken};
 use super::space_json;
 use super::upload::Upload;
@@ -62,10 +65,22 @@ impl Asked<'_> {
                 rows = Rows::Entries(vec![shown.value]);
             }
         }
-        let body = match rows {
-            Rows::Entries(entries) => space_json::entries(&entries),
-            Rows::Documents(documents) => space_json::rows(&documents),
+        let bytes = match &rows {
+            Rows::Entries(entries) => space_json::stored_bytes(entries),
+            Rows::Documents(documents) => documents.iter().map(|it| it.as_bytes().len()).sum(),
         };
+        let show = move |text: &mut Text| match rows {
+            Rows::Entries(entries) => {
+                text.add("{")?;
+                space_json::add_entries(text, &entries)
+            }
+            Rows::Documents(documents) => {
+                text.add("{\"rows\":[")?;
+                text.add_list(documents.iter().map(Document::to_json))?;
+                text.add("]}")
+            }
+        };
+        let body = self.shared.show((bytes, Otherwise::Refuse), show).await?;
         Ok(say_durability(with_type(JSON, body), durability))
     }
 
@@ -88,7 +103,18 @@ impl Asked<'_> {
             }
         }
         let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;
-        Ok(say_durability(with_type(JSON, space_json::entries(&settled.keep())), durability))
+        let bytes = space_json::stored_bytes(&settled.entries);
+        let (keep, kept) = oneshot::channel();
+        let show = move |text: &mut Text| {
+            text.add("{")?;
+            space_json::add_entries(text, &settled.entries)?;
+            // Without room, or when nobody waits for it any more, they go back.
+            drop(keep.send(settled));
+            Ok(())
+        };
+        let body = self.shared.show((bytes, Otherwise::Refuse), show).await?;
+        kept.await.map_err(|_| Stalled)?.keep();
+        Ok(say_durability(with_type(JSON, body), durability))
     }
 
     async fn take_more(&self, entries: &Entries, query: &Arc<Query>, taken: Taken) -> Result<Taken, Failure> {

@@ -16,6 +16,7 @@ use super::fields::Fields;
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::shown_at;
+use super::showing::{Otherwise, Text};
 use super::space;
 use super::space_json;
 use super::spaces::{holding, searching};
@@ -145,8 +146,13 @@ impl Asked<'_> {
             Ok::<_, Failure>((cursor, found))
         };
         let (cursor, found) = self.search(searching(share, go_on)).await?;
+        let bytes = space_json::stored_bytes(&found);
         let cursor = cursor.map_or_else(|| "null".to_owned(), |cursor| format!("\"{cursor}\""));
-        let body = format!("{{\"cursor\":{cursor},{}", space_json::entries(&found).trim_start_matches('{'));
+        let show = move |text: &mut Text| {
+            text.add(&format!("{{\"cursor\":{cursor},"))?;
+            space_json::add_entries(text, &found)
+        };
+        let body = self.shared.show((bytes, Otherwise::Show), show).await?;
         Ok(say_durability(with_type(JSON, body), durability))
     }
 }

@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::fields::Fields;
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
+use super::showing::{Otherwise, Text};
 use super::space;
 use super::space_json;
 use super::spaces::holding;
@@ -45,10 +46,16 @@ impl Asked<'_> {
             let outcomes = write_each(&entries, writes);
             let newest = outcomes.iter().flatten().map(|written| written.version).max();
             space::settle(store, &entries, newest.unwrap_or(Position::ZERO), durability)?;
-            let outcomes: Vec<String> = outcomes.iter().map(|outcome| told(outcome, previous)).collect();
-            Ok::<_, Failure>(format!("{{\"written\":[{}]}}", outcomes.join(",")))
+            Ok::<_, Failure>(outcomes)
         };
-        let body = self.shared.ask(holding(share, write)).await??;
+        let outcomes = self.shared.ask(holding(share, write)).await??;
+        let bytes = space_json::stored_bytes(outcomes.iter().flatten().filter_map(|written| written.previous.as_ref()));
+        let show = move |text: &mut Text| {
+            text.add("{\"written\":[")?;
+            text.add_list(outcomes.iter().map(|outcome| told(outcome, previous)))?;
+            text.add("]}")
+        };
+        let body = self.shared.show((bytes, Otherwise::Show), show).await?;
         Ok(say_durability(with_type(JSON, body), durability))
     }
 

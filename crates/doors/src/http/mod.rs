@@ -64,6 +64,7 @@ mod gone;
 mod limits;
 mod options;
 mod shared;
+mod showing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

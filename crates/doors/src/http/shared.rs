@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::ingest::intake::Kits;
 use super::ingest::writers::Writers;
 use super::options::Options;
+use super::showing::SHOWING_MAX;
 use super::turns::Turns;
 use crate::budget::Budget;
 use crate::durable::{State, Syncer};
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Clients that wait for events, and events that are read at a time.
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) event_turns: Arc<Semaphore>,
+    /// Answers that are made of many or large documents at a time.
+    pub(crate) showing: Arc<Semaphore>,
     /// Transactions that stay open, and turns for those whose operations may wait for locks.
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) lock_turns: Arc<Semaphore>,
@@ -103,6 +106,7 @@ impl Shared {
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
             listeners: Arc::new(Semaphore::new(limits.listeners_max)),
             event_turns: Arc::new(Semaphore::new(limits.queries())),
+            showing: Arc::new(Semaphore::new(SHOWING_MAX)),
             transactions: Transactions::new(limits.transactions_max),
             lock_turns: Arc::new(Semaphore::new((limits.threads_max / 4).max(1))),
             table_turns: Arc::new(Semaphore::new((limits.threads_max / 4).max(1))),

@@ -1,6 +1,6 @@
 //! Types and queries as JSON. docs/reference/http.md describes both for users.
 //!
-//! May use: the facade, `failure`, `fields`; of the store only the queries that it has parsed. Must not know: routes.
+//! May use: the facade, `failure`, `fields`; `showing`; of the store only the queries that it has parsed. Must not know: routes.
 
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use holdfast::{Position, Store};
 
 use super::failure::Failure;
 use super::fields::{Fields, path};
+use super::showing::Text;
 use super::space::{Place, Query};
+use crate::budget::Exhausted;
 
 /// The definition that a body says. An empty one is a type as it comes.
 pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failure> {
@@ -302,10 +304,16 @@ pub(crate) fn version(version: Option<Position>) -> String {
     version.map_or_else(|| "null".to_owned(), |version| format!("\"{:016x}\"", version.get()))
 }
 
-/// Entries as JSON.
-pub(crate) fn entries(entries: &[Entry]) -> String {
-    let entries: Vec<String> = entries.iter().map(|it| entry(it, Some(it.version))).collect();
-    format!("{{\"entries\":[{}]}}", entries.join(","))
+/// Bytes of entries where they are stored.
+pub(crate) fn stored_bytes<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> usize {
+    entries.into_iter().map(|entry| entry.document.as_bytes().len()).sum()
+}
+
+/// Adds entries as the last field of an object.
+pub(crate) fn add_entries(text: &mut Text, entries: &[Entry]) -> Result<(), Exhausted> {
+    text.add("\"entries\":[")?;
+    text.add_list(entries.iter().map(|it| entry(it, Some(it.version))))?;
+    text.add("]}")
 }
 
 /// Documents as JSON.

@@ -18,6 +18,7 @@ use super::gone::{Ends, gone_for_a_while, left};
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::EXPIRES;
+use super::showing::{Otherwise, Text};
 use super::space::{self, How, One, Place};
 use super::upload::Upload;
 use super::{admin, space_json, uri};
@@ -210,7 +211,11 @@ impl Asked<'_> {
         let mut answer = match is_known {
             true => StatusCode::NOT_MODIFIED.into_response(),
             // Whoever asked by HEAD is told the length of what is left out.
-            false => with_type(JSON, entry.document.to_json()),
+            false => {
+                let (bytes, document) = (space_json::stored_bytes([&entry]), entry.document.clone());
+                let show = move |text: &mut Text| text.add(&document.to_json());
+                with_type(JSON, self.shared.show((bytes, Otherwise::Refuse), show).await?)
+            }
         };
         write_state(&entry, answer.headers_mut());
         Ok(say_durability(answer, durability))
@@ -225,8 +230,13 @@ impl Asked<'_> {
         let mut answer = match previous {
             false => StatusCode::NO_CONTENT.into_response(),
             true => {
-                let previous = Some(space_json::maybe_entry(written.previous.as_ref()));
-                with_type(JSON, space_json::written(&written.id, Some(written.version), previous))
+                let bytes = space_json::stored_bytes(written.previous.as_ref());
+                let (id, previous) = (written.id, written.previous);
+                let show = move |text: &mut Text| {
+                    let previous = Some(space_json::maybe_entry(previous.as_ref()));
+                    text.add(&space_json::written(&id, Some(written.version), previous))
+                };
+                with_type(JSON, self.shared.show((bytes, Otherwise::Show), show).await?)
             }
         };
         if let Ok(tag) = HeaderValue::from_str(&tag(written.version)) {
@@ -242,14 +252,16 @@ impl Asked<'_> {
         let (durability, previous) = (how.durability, self.query.flag("previous")?);
         let change = holding(share, move |store| space::change(store, &one, &changes, &how));
         let changed = self.shared.ask(change).await??;
-        let body = match previous {
-            false => changed.now.document.to_json(),
+        let (now, before) = (changed.now.clone(), changed.before);
+        let bytes = space_json::stored_bytes([&now, &before]);
+        let show = move |text: &mut Text| match previous {
+            false => text.add(&now.document.to_json()),
             true => {
                 let entry = |entry: &Entry| space_json::entry(entry, Some(entry.version));
-                space_json::changed(entry(&changed.now), Some(entry(&changed.before)))
+                text.add(&space_json::changed(entry(&now), Some(entry(&before))))
             }
         };
-        let mut answer = with_type(JSON, body);
+        let mut answer = with_type(JSON, self.shared.show((bytes, Otherwise::Show), show).await?);
         write_state(&changed.now, answer.headers_mut());
         Ok(say_durability(answer, durability))
     }

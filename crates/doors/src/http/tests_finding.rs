@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use holdfast::space::{Document, ReadOptions, Wanted, WriteOptions};
 use serde_json::{Value, json};
 
-use super::tests_client::{Answer, Door, open_wide};
+use super::Limits;
+use super::tests_client::{Answer, Door, open, open_wide};
 
 const ORDERS: &str = "/spaces/shop/types/orders";
 
@@ -117,5 +118,47 @@ fn a_take_waits_for_what_a_transaction_has_locked_if_it_is_there() {
         locked.commit(holdfast::Durability::Written).unwrap();
         assert_eq!(waiting.join().unwrap().json(), json!({"entries": []}));
     });
+    assert_eq!(entries.usage().entries, 0);
+}
+
+/// The story: sixty clients that did not read had 18 MB of JSON each made for them, and all of it lay in memory.
+#[test]
+fn documents_for_which_there_is_no_room_are_not_shown_and_stay_where_they_are() {
+    let door = open(|options| {
+        options.limits =
+            Limits { bodies_bytes_max: 150 << 10, body_bytes_max: 32 << 10, small_body_bytes: 1, ..Limits::default() };
+    });
+    assert_eq!(door.put(ORDERS, &[], "").status, 204);
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    let text = "x".repeat(20 << 10);
+    for id in 0..8_i64 {
+        let document = Document::from_pairs([("id", holdfast::space::Value::from(id)), ("x", text.as_str().into())]);
+        entries.write_shown(&document, &WriteOptions::default()).unwrap();
+    }
+    let count = |answer: Answer| answer.json()["entries"].as_array().map(Vec::len);
+    let events = format!("GET {ORDERS}/events?from=start");
+    // Whoever has all of an answer may be faster than the server, which still holds room for it.
+    let patiently = |ask: &dyn Fn() -> Answer| {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = ask();
+            if answer.status != 503 || Instant::now() > end {
+                return answer;
+            }
+        }
+    };
+    for limit in [2, 5] {
+        assert_eq!(count(patiently(&|| post(&door, "query", &json!({"limit": limit})))), Some(limit));
+        let events = patiently(&|| door.send(&format!("{events}&limit={limit}"), &[], None));
+        assert_eq!(events.json()["events"].as_array().map(Vec::len), Some(limit));
+    }
+    assert_eq!(post(&door, "query", &json!({"limit": 8})).status, 503);
+    assert_eq!(door.send(&events, &[], None).status, 503);
+    let taken = post(&door, "take", &json!({"limit": 8}));
+    assert_eq!(taken.status, 503, "{:?}", String::from_utf8_lossy(&taken.body));
+    until("they are back", || entries.usage().entries == 8);
+    for _ in 0..2 {
+        assert_eq!(count(patiently(&|| post(&door, "take", &json!({"limit": 4})))), Some(4));
+    }
     assert_eq!(entries.usage().entries, 0);
 }

@@ -31,6 +31,7 @@ use super::failure::Failure;
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::shown_at;
+use super::showing::Sent;
 use super::spaces::holding;
 use super::upload::Upload;
 use crate::auth::User;
@@ -77,7 +78,7 @@ impl IntoResponse for Fault {
 struct Done {
     position: Position,
     durability: Durability,
-    body: Vec<u8>,
+    body: Sent,
 }
 
 impl Asked<'_> {
@@ -113,12 +114,12 @@ impl Asked<'_> {
                 None => own,
             };
             check_rights(user.as_deref(), &operations)?;
-            run::run(store, &here.points, operations, durability, &bounds)
+            run::run(store, &here, operations, durability, &bounds)
         };
         match shared.ask(holding(share, act)).await.map_err(Failure::from)? {
             Ok(Done { position, durability, body }) => {
                 shared.durable(position, durability).await?;
-                Ok(say_durability(with_type(JSON, Body::from(body)), durability))
+                Ok(say_durability(with_type(JSON, body), durability))
             }
             Err(fault) => {
                 // What it was refused by may not vanish either.

@@ -17,19 +17,21 @@ use super::running::{Bounds, Objects, Own, Running};
 use super::{Done, Fault};
 use crate::http::failure::Failure;
 use crate::http::object::{Name, shown_at};
+use crate::http::shared::Shared;
+use crate::http::showing::{Otherwise, Sent};
 use crate::numbers::PointCounts;
 
 /// Carries a batch out; does not wait for durability.
 pub(super) fn run(
     store: &Store,
-    counts: &PointCounts,
+    shared: &Shared,
     operations: Vec<Operation>,
     durability: Durability,
     bounds: &Bounds,
 ) -> Result<Done, Fault> {
     let only_reads = operations.iter().all(Operation::only_reads);
     let durability = if only_reads { shown_at(durability) } else { durability };
-    try_run(store, counts, operations, bounds).map_or_else(
+    try_run(store, &shared.points, operations, bounds).map_or_else(
         |fault| {
             // It may have been refused by anything that was written by now: all that lies before the end of the journal.
             let newest = Position::new(store.watermarks().appended.get().saturating_sub(1));
@@ -39,7 +41,9 @@ pub(super) fn run(
         |(position, answers)| {
             let body =
                 format!("{{\"position\":\"{:016x}\",\"answers\":{}}}", position.get(), list(&answers, Some(position)));
-            Ok(Done { position, durability, body: body.into_bytes() })
+            let otherwise = if only_reads { Otherwise::Refuse } else { Otherwise::Show };
+            let body = Sent::of(body, &shared.budget, otherwise).map_err(Failure::from)?;
+            Ok(Done { position, durability, body })
         },
     )
 }

@@ -32,6 +32,7 @@ use crate::http::fields::Fields;
 use crate::http::handle::{Asked, JSON, say_durability, with_type};
 use crate::http::json_body::Becomes;
 use crate::http::object::shown_at;
+use crate::http::showing::{Otherwise, Text};
 use crate::http::upload::Upload;
 use crate::numbers::PointCounts;
 
@@ -152,7 +153,9 @@ impl Asked<'_> {
         shared.durable(position, durability).await?;
         drop(share);
         held.give_back();
-        Ok(with_type(JSON, Body::from(format!("{{\"answers\":{}}}", list(&steps.answers, None)))))
+        let bytes = limits.documents_bytes_max.saturating_sub(steps.left_bytes);
+        let show = move |text: &mut Text| text.add(&format!("{{\"answers\":{}}}", list(&steps.answers, None)));
+        Ok(with_type(JSON, shared.show((bytes, Otherwise::Show), show).await?))
     }
 
     /// A turn among those whose threads may wait for locks; `None` when there is none for a while.
