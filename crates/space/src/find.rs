@@ -100,8 +100,6 @@ pub struct Plan {
     pub index: Option<String>,
     /// How many entries are looked at: of long ranges at least so many, and of those that are come to in the order that is wanted, with a limit.
     pub candidates: u64,
-    /// And how many at most.
-    pub at_most: u64,
 }
 
 /// What is looked for.
@@ -354,21 +352,32 @@ impl Engine {
     /// How the entries would be found.
     #[must_use]
     pub fn explain(&self, of: TypeId, filter: &Filter, first: Option<First<'_>>) -> Option<Plan> {
+        let (index, candidates, _) = self.plan(of, filter, first)?;
+        Some(Plan { index, candidates })
+    }
+
+    /// How many entries are looked at at most.
+    #[must_use]
+    pub fn looks_at_most(&self, of: TypeId, filter: &Filter, first: Option<First<'_>>) -> u64 {
+        self.plan(of, filter, first).map_or(0, |(_, _, at_most)| at_most)
+    }
+
+    fn plan(&self, of: TypeId, filter: &Filter, first: Option<First<'_>>) -> Option<(Option<String>, u64, u64)> {
         let share = self.types.get(&of)?;
-        let best = best(share, filter);
+        let (best, total) = (best(share, filter), share.entries.len() as u64);
         if let Some((way, first)) = first.and_then(|first| Some((along(share, filter, first, &best)?, first))) {
-            let (counted, index) = (way.count(COUNT_MAX), Some(way.index.definition.name.clone()));
-            let at_most = if counted < COUNT_MAX as u64 { counted } else { share.entries.len() as u64 };
-            return Some(Plan { index, candidates: counted.min(first.enough), at_most });
+            let counted = way.count(COUNT_MAX);
+            let at_most = if counted < COUNT_MAX as u64 { counted } else { total };
+            return Some((Some(way.index.definition.name.clone()), counted.min(first.enough), at_most));
         }
         let (source, candidates) = best;
-        let at_most = if source.is_long() { share.entries.len() as u64 } else { candidates };
+        let at_most = if source.is_long() { total } else { candidates };
         let index = match source {
             Source::All => None,
             Source::Ids(_) => Some(share.definition.id.clone()),
             Source::Keys(index, _) | Source::Range(index, _, _) => Some(index.definition.name.clone()),
         };
-        Some(Plan { index, candidates, at_most })
+        Some((index, candidates, at_most))
     }
 
     /// Comes to the entries that are wanted, in the type's order, until `visit` or the search itself breaks.

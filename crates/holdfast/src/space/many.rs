@@ -24,6 +24,7 @@ use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::kv::Shown;
+use crate::partition::Partition;
 
 /// Entries that are cleared under one lock.
 const CLEAR_BATCH_MAX: usize = 256;
@@ -31,6 +32,14 @@ const CLEAR_BATCH_MAX: usize = 256;
 /// is kept.
 const ENTRY_BYTES: u64 = 2 * size_of::<Stored>() as u64;
 const DOCUMENT_BYTES: u64 = 2 * size_of::<Document>() as u64;
+
+/// What a search may know of the query's order, when no more than `max` are wanted.
+fn first_of(wanted: &Wanted, max: usize) -> Option<First<'_>> {
+    let query = wanted.query.as_deref().filter(|query| !query.is_grouped())?;
+    let (limit, skip) = query.window();
+    let limit = limit.map_or(max as u64, |limit| limit.min(max as u64));
+    Some(First { order: &query.order, enough: limit.saturating_add(skip) })
+}
 
 impl Entries {
     /// Reads up to `max` entries, in the order of the query if it has one.
@@ -322,15 +331,22 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn explain_first(&self, wanted: &Wanted, max: usize) -> Result<Vec<Plan>> {
-        let query = wanted.query.as_deref().filter(|query| !query.is_grouped());
-        let first = query.map(|query| {
-            let (limit, skip) = query.window();
-            let limit = limit.map_or(max as u64, |limit| limit.min(max as u64));
-            First { order: &query.order, enough: limit.saturating_add(skip) }
-        });
-        self.check()?;
-        let partitions = route::of_wanted(self.inner(), &self.kind.definition(), wanted)?;
+        let (partitions, first) = (self.looked_in(wanted)?, first_of(wanted, max));
         Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter, first)).collect())
+    }
+
+    /// How many entries are looked at at most to find them, no more than `max`.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn looks_at_most(&self, wanted: &Wanted, max: usize) -> Result<u64> {
+        let (partitions, first) = (self.looked_in(wanted)?, first_of(wanted, max));
+        Ok(partitions.iter().map(|it| it.space().looks_at_most(self.kind.of, &wanted.filter, first)).sum())
+    }
+
+    fn looked_in(&self, wanted: &Wanted) -> Result<&[Partition]> {
+        self.check()?;
+        route::of_wanted(self.inner(), &self.kind.definition(), wanted)
     }
 
     /// Folds all entries that match into one value, of each partition by itself, and merges what came out.

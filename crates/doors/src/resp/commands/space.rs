@@ -99,8 +99,7 @@ fn entries_to_change(call: &mut Call<'_, '_>) -> Result<Arc<Entries>, Fail> {
 
 /// Whether finding these, as many at most, may take so long that others would wait: by no index, or in a long range of one.
 fn is_long(entries: &Entries, wanted: &Wanted, max: usize) -> Result<bool, Fail> {
-    let plans = entries.explain_first(wanted, max)?;
-    Ok(plans.iter().map(|plan| plan.at_most).sum::<u64>() > LOOKED_AT_MAX)
+    Ok(entries.looks_at_most(wanted, max)? > LOOKED_AT_MAX)
 }
 
 /// Finds here what may take long and mostly does not, because the first that are come to are wanted. None when it did, and is to be begun again elsewhere;
