@@ -267,12 +267,11 @@ fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>
     Some(Source::Keys(index, vec![prefix]))
 }
 
+/// From which key to which.
+type Range<'a> = (&'a Bound<Vec<u8>>, &'a Bound<Vec<u8>>);
+
 /// The keys of an index that begin with `prefix` and have, behind it, a value in the range.
-pub(crate) fn bounds(
-    prefix: &[u8],
-    is_last: bool,
-    range: Option<(&Bound<Vec<u8>>, &Bound<Vec<u8>>)>,
-) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(crate) fn bounds(prefix: &[u8], is_last: bool, range: Option<Range<'_>>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let under = |key: &Vec<u8>| [prefix, key.as_slice()].concat();
     let (start, end) = range.unwrap_or((&Bound::Unbounded, &Bound::Unbounded));
     let start = match start {
