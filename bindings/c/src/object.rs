@@ -53,8 +53,8 @@ pub(crate) struct TmObject {
     connections: RefCell<Vec<Rc<dyn Added>>>,
     /// Whether a transaction is active on the connections.
     busy: RefCell<bool>,
-    /// Tells who resumes from the process's other managers: it may do so again when it does not know whether it did.
-    resumer: Cell<u64>,
+    /// The last request to resume that was not answered, and its number: said again, it is the same one.
+    unanswered: Cell<Option<(TransactionId, u64)>>,
 }
 
 /// `holdfast_tx`.
@@ -83,12 +83,7 @@ enum Phase {
 
 impl TmObject {
     pub(crate) fn new(manager: Arc<Manager>) -> Self {
-        Self {
-            manager,
-            connections: RefCell::default(),
-            busy: RefCell::new(false),
-            resumer: Cell::new(tm::next_resumer()),
-        }
+        Self { manager, connections: RefCell::default(), busy: RefCell::new(false), unanswered: Cell::new(None) }
     }
 
     /// Adds a connection. Its place in the order of commits is that of the profile's resource manager of its name, if there is one.
@@ -192,10 +187,15 @@ impl TmObject {
         let told = if role == Role::Votes { OtherWork::Shared } else { OtherWork::Nothing };
         let mut tx = TxObject::new(self, id, role, None).enter(told).map_err(NotBegun::code)?;
         if role == Role::Decides {
-            let resumed = self.manager.decisions.resume(id, self.resumer.get());
-            // Who was answered asks for something new the next time.
-            if !matches!(&resumed, Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Unknown)) {
-                self.resumer.set(tm::next_resumer());
+            let unanswered = self.unanswered.get().filter(|(of, _)| *of == id);
+            let number = unanswered.map_or_else(tm::next_resumer, |(_, number)| number);
+            let resumed = self.manager.decisions.resume(id, number);
+            match &resumed {
+                Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Unknown) => {
+                    self.unanswered.set(Some((id, number)));
+                }
+                _ if unanswered.is_some() => self.unanswered.set(None),
+                _ => {}
             }
             if let Err(error) = resumed {
                 tx.roll_back(OtherWork::Nothing);

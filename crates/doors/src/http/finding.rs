@@ -108,12 +108,19 @@ impl Asked<'_> {
         let show = move |text: &mut Text| {
             text.add("{")?;
             space_json::add_entries(text, &settled.entries)?;
-            // Without room, or when nobody waits for it any more, they go back.
+            // When nobody waits for it any more, they go back.
             drop(keep.send(settled));
             Ok(())
         };
-        let body = self.shared.show((bytes, Otherwise::Refuse), show).await?;
-        kept.await.map_err(|_| Stalled)?.keep();
+        // It has happened: to give back what was taken for want of room would put it at the end of a queue.
+        let body = self.shared.show((bytes, Otherwise::Show), show).await?;
+        let settled = kept.await.map_err(|_| Stalled)?;
+        if self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
+            // That writes, so not here.
+            drop(tokio::task::spawn_blocking(move || drop(settled)).await);
+            return Err(left());
+        }
+        settled.keep();
         Ok(say_durability(with_type(JSON, body), durability))
     }
 

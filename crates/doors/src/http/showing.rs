@@ -7,6 +7,8 @@
 //!
 //! May use: the budget, tokio. Must not know: routes, what documents are.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use hyper::body::Bytes;
 
@@ -20,6 +22,8 @@ const SHORT_BYTES: usize = 16 << 10;
 const FREE_BYTES: usize = 16 << 10;
 /// Texts that are made at a time.
 pub(super) const SHOWING_MAX: usize = 2;
+/// So long one waits for room who waits anyway; then what is made counts as far as there is some.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 /// Stored forms become about so many times as much JSON: less for texts, more for numbers.
 const JSON_FACTOR: usize = 2;
 
@@ -52,7 +56,8 @@ impl Text {
     pub(crate) fn add(&mut self, part: &str) -> Result<(), Exhausted> {
         let bytes = self.text.len() + part.len();
         if bytes > FREE_BYTES {
-            let grown = self.budget.grow(&mut self.share, bytes);
+            // One that is larger than all bodies may be goes when it is alone.
+            let grown = self.budget.grow(&mut self.share, bytes.min(self.budget.bytes()));
             if self.otherwise == Otherwise::Refuse {
                 grown?;
             }
@@ -95,7 +100,7 @@ impl Sent {
     pub(crate) fn of(text: String, budget: &Budget, otherwise: Otherwise) -> Result<Self, Exhausted> {
         let mut made = Text::new(budget, Share::default(), otherwise);
         if text.len() > FREE_BYTES {
-            let grown = budget.grow(&mut made.share, text.len());
+            let grown = budget.grow(&mut made.share, text.len().min(budget.bytes()));
             if otherwise == Otherwise::Refuse {
                 grown?;
             }
@@ -141,7 +146,7 @@ impl Shared {
         self.show_in(bytes, Text::new(&self.budget, Share::default(), otherwise), make).await
     }
 
-    /// As [`Shared::show`], when there is room for it, however long that takes: for who waits anyway.
+    /// As [`Shared::show`], when there is room for it, or none in a while: for who waits anyway.
     pub(crate) async fn show_patiently(
         &self,
         bytes: usize,
@@ -149,7 +154,9 @@ impl Shared {
     ) -> Result<Sent, Failure> {
         let mut share = Share::default();
         if bytes > SHORT_BYTES {
-            share = self.budget.wait(bytes.saturating_mul(JSON_FACTOR)).await;
+            let room = self.budget.wait(bytes.saturating_mul(JSON_FACTOR));
+            // Who waits takes what comes free, and all others are refused meanwhile.
+            share = tokio::time::timeout(ROOM_TIME_MAX, room).await.unwrap_or_default();
         }
         self.show_in(bytes, Text::new(&self.budget, share, Otherwise::Show), make).await
     }
@@ -242,5 +249,9 @@ mod tests {
         drop(first);
         assert!(patient.await.unwrap());
         drop(large(Otherwise::Refuse).await.unwrap());
+        let whole = || shared.show((1 << 20, Otherwise::Refuse), |text| text.add(&"x".repeat(400 << 10)));
+        let alone = whole().await.unwrap().into_bytes();
+        assert_eq!(whole().await.err().map(|failure| failure.status()), Some(503), "one of them at a time");
+        drop(alone);
     }
 }

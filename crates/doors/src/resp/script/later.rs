@@ -223,8 +223,13 @@ impl Later {
         let limits = &door.options.limits;
         let (mut room, mut session) = (Room::new(door, share), self.session());
         let mut reply = Reply::of_form(self.form, limits.output_bytes_max);
-        let (task, started) = (self.task(room.bytes()), Instant::now());
+        let bytes_max = if self.is_silent { usize::MAX } else { room.bytes() };
+        let (task, started) = (self.task(bytes_max), Instant::now());
         let mut answer = |value| {
+            // Nobody gets it.
+            if self.is_silent {
+                return Ok(());
+            }
             written(&mut reply, &value, limits.output_bytes_max)?;
             room.hold(reply.len() + reply.gaps().len() * POSITION_BYTES)
         };
