@@ -267,9 +267,16 @@ fn a_connection_whose_owner_was_ended_goes_on_as_another() {
     assert_eq!(fixture.run(&format!("XA.COMMIT {second} BRANCHES 1 pg")), "+OK");
 }
 
+/// With owners up to the fifteenth.
+fn with_owners() -> Fixture {
+    let mut fixture = Fixture::new();
+    (0..15).for_each(|_| assert!(fixture.run("XA.OWNER OPEN").starts_with('*')));
+    fixture
+}
+
 #[test]
 fn shared_transactions_wait_for_all_votes() {
-    let mut fixture = Fixture::new();
+    let mut fixture = with_owners();
     let (all, alone) = (fixture.begin("SHARED TIMEOUT 600000"), fixture.begin(""));
     let not_shared = "-ERR the transaction is not shared: its id says that one program has all its branches";
     let taken = "-ERR another program has a branch a in this transaction; the names of all its branches have to differ";
@@ -278,6 +285,7 @@ fn shared_transactions_wait_for_all_votes() {
         (&format!("XA.ENLIST {all} BY 9 a b c"), "+OK"),
         (&format!("XA.ENLIST {all} BY 9 a"), "+OK"),
         (&format!("XA.ENLIST {all} BY 10 x a"), taken),
+        (&format!("XA.ENLIST {all} BY 77 z"), "-ERR no owner was ever given the number 77"),
         (&format!("XA.ENLIST {all} BY 9"), "-ERR syntax error"),
         (&format!("XA.ENLIST {all} BY nine a"), "-ERR value is not an integer or out of range"),
         (&format!("XA.PREPARED {all} a"), "+OK"),
@@ -322,7 +330,7 @@ fn shared_transactions_wait_for_all_votes() {
 
 #[test]
 fn a_suspended_transaction_is_resumed_by_one_program_and_committed_by_nobody_before() {
-    let mut fixture = Fixture::new();
+    let mut fixture = with_owners();
     let all = fixture.begin("SHARED TIMEOUT 600000");
     let early =
         format!("-ERR {all} is not suspended: the program that works in it has not let go of it yet, or it is over");
@@ -349,6 +357,8 @@ fn a_suspended_transaction_is_resumed_by_one_program_and_committed_by_nobody_bef
         (&format!("XA.RESUME {all} BY 11 NUMBER 1"), &late),
         (&format!("XA.RESUME {all}"), &late),
         (&format!("XA.SUSPEND {all} BY 11 c"), &late),
+        (&format!("XA.SUSPEND {all}"), &late),
+        (&format!("XA.RESUME {all} BY 77 NUMBER 1"), "-ERR no owner was ever given the number 77"),
         (&format!("XA.SUSPEND {all} BY 10 b"), "+OK"),
         (&format!("XA.PREPARED {all} b"), "+OK"),
         // Who names neither is somebody else each time.
@@ -360,6 +370,9 @@ fn a_suspended_transaction_is_resumed_by_one_program_and_committed_by_nobody_bef
     ]);
     let status = fixture.run(&format!("XA.STATUS {all}"));
     assert!(status.ends_with("*3 *2 $3 own $4 open *2 $1 a $4 open *2 $1 b $4 open"), "{status}");
+    let far = fixture.begin("SHARED TIMEOUT 4611686018427387904");
+    let too_long = "-ERR a transaction that is suspended has to end within 31 days: begin it with a shorter timeout";
+    assert_eq!(fixture.run(&format!("XA.SUSPEND {far}")), too_long);
     // It is rolled back by anybody, and cannot be resumed then.
     let (given_up, alone) = (fixture.begin("SHARED"), fixture.begin(""));
     fixture.check(&[
