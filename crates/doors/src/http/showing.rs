@@ -27,6 +27,11 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 /// Stored forms become about so many times as much JSON: less for texts, more for numbers.
 const JSON_FACTOR: usize = 2;
 
+/// What a text of so many bytes counts: no more than half of all there is, or it could never be made while its own question is there.
+fn counted(bytes: usize, budget: &Budget) -> usize {
+    bytes.min(budget.bytes() / 2)
+}
+
 /// What becomes of a text for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Otherwise {
@@ -56,8 +61,7 @@ impl Text {
     pub(crate) fn add(&mut self, part: &str) -> Result<(), Exhausted> {
         let bytes = self.text.len() + part.len();
         if bytes > FREE_BYTES {
-            // One that is larger than all bodies may be goes when it is alone.
-            let grown = self.budget.grow(&mut self.share, bytes.min(self.budget.bytes()));
+            let grown = self.budget.grow(&mut self.share, counted(bytes, &self.budget));
             if self.otherwise == Otherwise::Refuse {
                 grown?;
             }
@@ -100,7 +104,7 @@ impl Sent {
     pub(crate) fn of(text: String, budget: &Budget, otherwise: Otherwise) -> Result<Self, Exhausted> {
         let mut made = Text::new(budget, Share::default(), otherwise);
         if text.len() > FREE_BYTES {
-            let grown = budget.grow(&mut made.share, text.len().min(budget.bytes()));
+            let grown = budget.grow(&mut made.share, counted(text.len(), budget));
             if otherwise == Otherwise::Refuse {
                 grown?;
             }
@@ -233,9 +237,10 @@ mod tests {
     #[tokio::test]
     async fn what_is_sent_counts_among_bodies_until_it_is_gone() {
         let folder = tempfile::TempDir::new().unwrap();
-        let shared = shared(&folder, 300 << 10);
+        let shared = shared(&folder, 400 << 10);
         let large = |otherwise| shared.show((1 << 20, otherwise), |text| text.add(&"x".repeat(200 << 10)));
-        let first = large(Otherwise::Refuse).await.unwrap().into_bytes();
+        let [first, second] = [large(Otherwise::Refuse), large(Otherwise::Refuse)];
+        let two = (first.await.unwrap().into_bytes(), second.await.unwrap().into_bytes());
         assert_eq!(large(Otherwise::Refuse).await.err().map(|failure| failure.status()), Some(503));
         assert!(large(Otherwise::Show).await.is_ok(), "what has happened is told");
         let small = shared.show((1 << 20, Otherwise::Refuse), |text| text.add("{}")).await.unwrap();
@@ -246,12 +251,12 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(!patient.is_finished() && !small.is_empty());
-        drop(first);
+        drop(two);
         assert!(patient.await.unwrap());
         drop(large(Otherwise::Refuse).await.unwrap());
-        let whole = || shared.show((1 << 20, Otherwise::Refuse), |text| text.add(&"x".repeat(400 << 10)));
-        let alone = whole().await.unwrap().into_bytes();
-        assert_eq!(whole().await.err().map(|failure| failure.status()), Some(503), "one of them at a time");
-        drop(alone);
+        let whole = || shared.show((1 << 20, Otherwise::Refuse), |text| text.add(&"x".repeat(900 << 10)));
+        let two = (whole().await.unwrap().into_bytes(), whole().await.unwrap().into_bytes());
+        assert_eq!(whole().await.err().map(|failure| failure.status()), Some(503), "two of them at a time");
+        drop(two);
     }
 }
