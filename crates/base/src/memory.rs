@@ -28,6 +28,8 @@ const EIO: i32 = 5;
 pub enum Fault {
     /// The power is cut before the operation: it and all later ones fail until [`Disk::power_on`].
     PowerCut,
+    /// The process is killed before the operation: nothing that it does from then on reaches the disk, and all that it wrote stays.
+    Kill,
     /// The operation fails with an input/output error; a failed sync forgets what it was to write.
     Error,
     /// The operation fails because the disk is full. Operations that need no space go through.
@@ -244,6 +246,10 @@ impl State {
         self.operations += 1;
         match self.plan.remove(&number) {
             Some(Fault::PowerCut) => self.power_cut(),
+            Some(Fault::Kill) => {
+                self.end_process();
+                return Err(io::Error::other("simulated kill"));
+            }
             Some(Fault::Error) => return Err(io::Error::other("simulated input/output error")),
             Some(Fault::Full) => return Err(io::Error::from(io::ErrorKind::StorageFull)),
             None => {}

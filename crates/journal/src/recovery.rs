@@ -27,7 +27,7 @@ use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
 use crate::error::{Error, Result};
-use crate::footer::{Extent, ExtentKind, Footer, Trailer};
+use crate::footer::{Extent, ExtentKind, Footer, TRAILER_BYTES, Trailer};
 use crate::header::{self, SegmentHeader, header_bytes};
 use crate::journal::Options;
 use crate::position::{PartitionId, Position};
@@ -376,6 +376,10 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
             };
             scanned.stretches.push(Stretch { offset: item.offset(), extent: item.extent(), sections, reason });
         }
+        if let Some(at) = this.unfinished_seal(&scanned, &bytes, options.partitions) {
+            scanned.stretches.pop();
+            scanned.data_end = at;
+        }
         // A torn footer may end the file at no multiple of 8; sealing pads what is set aside with zeros.
         bytes.resize(index(scanned.data_end), 0);
         scanned.sum = crc32c(&bytes);
@@ -388,6 +392,30 @@ impl Found {
     /// Whether nobody ever wrote to it, and no header needs it to be there.
     fn is_idle(&self) -> bool {
         self.known_end.is_none() && self.segment.is_stub() && !self.segment.is_let_go()
+    }
+
+    /// Where the footer begins, or a part of it, that a kill left in a file that was to be cut behind it. Nothing is damaged then. Once
+    /// the file is cut there, what is no footer was one. Behind the end of all records only a whole one is known to be a footer.
+    fn unfinished_seal(&self, scanned: &Scanned, bytes: &[u8], partitions: u16) -> Option<u64> {
+        let (last, before) = scanned.stretches.split_last()?;
+        if self.void || last.extent.is_record() || self.segment.trailer().is_some() {
+            return None;
+        }
+        let extents = before.iter().map(|stretch| stretch.extent).collect();
+        let states = vec![PartitionState::START; usize::from(partitions)];
+        let (base, at) = (self.segment.base, last.offset);
+        let end = at + Footer { extents, states }.encode(base, at, Position::ZERO, 0).len() as u64;
+        let is_whole = || {
+            let footer = bytes.get(index(at)..index(end)).unwrap_or_default();
+            let (body, trailer) = footer.split_at_checked(footer.len().checked_sub(TRAILER_BYTES)?)?;
+            let trailer = Trailer::decode(trailer, end).filter(|trailer| trailer.base == base)?;
+            Footer::decode(body, &trailer)
+        };
+        let is_footer = match self.known_end {
+            Some(known_end) => known_end <= base.plus(at),
+            None => is_whole().is_some(),
+        };
+        (is_footer && bytes.len() as u64 > end).then_some(at)
     }
 
     fn has_records(&self) -> bool {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use base::Files;
 use base::memory::{Disk, Fault};
 
-use crate::tests::{PARTITIONS, contents, open_with, story, write};
+use crate::tests::{PARTITIONS, contents, open_with, story, story_of, write};
 use crate::*;
 
 /// So many that a power cut may take one half of a segment's header.
@@ -100,4 +101,66 @@ fn a_flipped_byte_behind_a_cut_costs_at_most_the_record_it_hits() {
         }
     }
     assert!(cuts > 3, "{cuts}");
+}
+
+/// A server was killed when it had written a footer and not cut the file yet, and its folder was said to be damaged, for ever.
+#[test]
+fn a_kill_at_any_operation_damages_nothing_also_in_the_middle_of_a_footer() {
+    let (mut kills, mut torn) = (0, 0);
+    for n in 0.. {
+        let disk = Disk::new(n);
+        let Some((_, all)) = story_of(&disk, n, Fault::Kill, (PARTITIONS, 900)) else { break };
+        kills += 1;
+        for cut in footers_cut(&disk) {
+            torn += 1;
+            look_and_open(&cut, &all, &format!("killed at {n} while it wrote a footer"));
+        }
+        look_and_open(&disk, &all, &format!("killed at {n}"));
+    }
+    assert!(kills > 100 && torn > 10, "{kills} {torn}");
+}
+
+fn survey(disk: &Disk) -> Survey {
+    let (files, dir) = (disk.process(), std::path::Path::new(crate::tests::DIR));
+    let store = (crate::tests::options().store, PARTITIONS);
+    let mut survey = Survey::of(&files, dir, store, Position::ZERO).unwrap();
+    survey.verify(&mut |_, _| {}).unwrap();
+    survey
+}
+
+fn look_and_open(disk: &Disk, all: &BTreeMap<Position, u64>, what: &str) {
+    let seen = survey(disk);
+    assert_eq!(seen.damage(), [], "{what}");
+    for _ in 0..2 {
+        let (journal, recovery) = open_with(disk, PARTITIONS).unwrap();
+        assert_eq!(recovery.damage, [], "{what}");
+        let found = contents(&journal).0;
+        // The last one may not have been written when it was killed.
+        assert!(found.len() + 1 >= all.len() && all.iter().zip(&found).all(|(one, other)| one == other), "{what}");
+        drop(journal);
+        disk.kill_process();
+    }
+}
+
+/// The disk with less and less of a footer that was written into a file that is not cut; none if there is no such file.
+fn footers_cut(disk: &Disk) -> Vec<Disk> {
+    let mut cut = Vec::new();
+    let segments = survey(disk).segments();
+    // Of the last one nothing says where its records end.
+    let before = segments.split_last().map_or(&[][..], |(_, before)| before);
+    for segment in before.iter().filter(|segment| !segment.sealed) {
+        let path = std::path::Path::new(crate::tests::DIR).join(crate::segment::file_name(segment.base));
+        let mut bytes = vec![0; usize::try_from(segment.bytes).unwrap()];
+        let file = disk.open(&path).unwrap();
+        base::read_exact_at(&*file, &mut bytes, 0).unwrap();
+        let footer = usize::try_from(segment.used_bytes).unwrap()..bytes.len();
+        let Some(len) = bytes[footer.clone()].iter().rposition(|byte| *byte != 0) else { continue };
+        for keep in [1, 7, 8, len / 2, len] {
+            let fork = disk.fork(0);
+            let file = fork.open(&path).unwrap();
+            file.write_at(&vec![0; footer.len() - keep], (footer.start + keep) as u64).unwrap();
+            cut.push(fork);
+        }
+    }
+    cut
 }

@@ -270,12 +270,22 @@ pub(crate) fn story(
     fault: Fault,
     partitions: u16,
 ) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
+    story_of(disk, n, fault, (partitions, 150))
+}
+
+/// The story with so many partitions and sections of so many bytes.
+pub(crate) fn story_of(
+    disk: &Disk,
+    n: u64,
+    fault: Fault,
+    (partitions, section_bytes): (u16, usize),
+) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
     let (mut synced, mut all) = (Vec::new(), BTreeMap::new());
     disk.plan(n, fault);
     let before = disk.operations();
     let Ok((journal, _)) = open_with(disk, partitions) else { return Some((synced, all)) };
     for number in 0..45 {
-        let Ok(appended) = journal.append(&batch(number, 150)) else { break };
+        let Ok(appended) = journal.append(&batch(number, section_bytes)) else { break };
         all.insert(appended.position, number);
         let level = if number % 4 == 3 { Level::Synced } else { Level::Written };
         if journal.wait(appended.position, level).is_err() {

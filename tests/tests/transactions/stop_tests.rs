@@ -263,6 +263,19 @@ fn no_stop_at_any_step_tears_a_transaction() {
     assert!(tally.told.committed.len() > 5, "hardly anything was done");
 }
 
+/// Stops all threads of a process. The signal alone is a wish: a thread that runs may go on for a while.
+fn stop_process(id: Pid) {
+    kill_process(id, Signal::STOP).unwrap();
+    let is_stopped = || {
+        let mut threads = std::fs::read_dir(format!("/proc/{}/task", id.as_raw_nonzero())).unwrap();
+        threads.all(|thread| {
+            let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            status.lines().any(|line| line.starts_with("State:\tT"))
+        })
+    };
+    assert!(until(LIFE_TIME_MAX, || is_stopped().then_some(())).is_some(), "it is not stopped");
+}
+
 /// How many branches the server says to be left for that reason.
 fn postponed(server: &Server) -> usize {
     server.output().text().matches("the connection that prepared it is still open").count()
@@ -293,7 +306,7 @@ fn who_was_given_up_while_it_was_stopped_hears_that_nothing_is_committed() {
         let program = start(&job, &setting.tally);
         let wanted = || lock(&setting.tally).wanted.extract_if(.., |(_, dead)| *dead == job.dead).next();
         assert!(until(LIFE_TIME_MAX, wanted).is_some(), "it does not come to the step");
-        kill_process(program.id(), Signal::STOP).unwrap();
+        stop_process(program.id());
         std::fs::write(&job.dead, "").unwrap();
         let told = || {
             let tally = lock(&setting.tally);
