@@ -45,7 +45,7 @@ pub use ::space::{
 };
 pub use cancel::Cancel;
 pub use entries::{Entries, Entry};
-pub use many::Iteration;
+pub use many::{Iteration, Outlook};
 pub use memory::Held;
 pub use named::{KnownListener, ListenName};
 pub use near::{NearCounts, NearTable};

@@ -35,6 +35,7 @@ mod stats;
 mod survey;
 mod syncing;
 mod tail;
+mod unsealed;
 mod upkeep;
 mod verify;
 

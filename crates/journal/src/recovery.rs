@@ -14,7 +14,7 @@
 //! A hole is of the second kind when a record or segment behind it says that the log was synced beyond it, or when the
 //! segment's boot id is the machine's. Either way nothing goes unreported, and every byte stays in the file.
 //!
-//! May use: `base`, `scan.rs`, `segment.rs`. Must not know: engines.
+//! May use: `base`, `unsealed.rs`, `segment.rs`. Must not know: engines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
 use crate::error::{Error, Result};
-use crate::footer::{Extent, ExtentKind, Footer, TRAILER_BYTES, Trailer};
+use crate::footer::{Extent, ExtentKind, Footer, Trailer};
 use crate::header::{self, SegmentHeader, header_bytes};
 use crate::journal::Options;
-use crate::position::{PartitionId, Position};
-use crate::scan::{Item, Scan};
+use crate::position::Position;
 use crate::segment::{Segment, Start, base_of};
+use crate::unsealed::{LogEnd, Scanned, Stretch};
 
 /// What opening a journal found.
 #[derive(Debug, Clone, Default)]
@@ -90,21 +90,6 @@ struct Found {
     /// Part of the header never reached the disk.
     is_torn: bool,
     scanned: Option<Scanned>,
-}
-
-struct Scanned {
-    stretches: Vec<Stretch>,
-    data_end: u64,
-    sum: u32,
-    start: u64,
-}
-
-struct Stretch {
-    offset: u64,
-    extent: Extent,
-    /// Partition, state after the section, and digest of its commands.
-    sections: Vec<(PartitionId, PartitionState, u128)>,
-    reason: &'static str,
 }
 
 /// Opens all segments in `dir`, finds the end of the log and seals what is not sealed.
@@ -360,30 +345,10 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
             let (bytes, reason) = (trailer.body_bytes(), "segment footer checksum mismatch");
             report.damage.push(damage_at(&this.segment, DamageKind::Footer, trailer.data_end, bytes, reason));
         }
-        let start = header_bytes(usize::from(options.partitions));
-        let mut bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
+        let bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
         report.scanned_bytes += bytes.len() as u64;
-        let mut scanned = Scanned { stretches: Vec::new(), data_end: start, sum: 0, start };
-        for item in Scan::new(&bytes, this.segment.base, start) {
-            scanned.data_end = item.end();
-            let (sections, reason) = match &item {
-                Item::Record { header, body, .. } => {
-                    promised = promised.max(header.synced);
-                    (header.digests(body).collect(), "")
-                }
-                Item::Damaged { reason, .. } => (Vec::new(), *reason),
-                Item::Tail { .. } => (Vec::new(), "unfinished or damaged bytes at the end"),
-            };
-            scanned.stretches.push(Stretch { offset: item.offset(), extent: item.extent(), sections, reason });
-        }
-        if let Some(at) = this.unfinished_seal(&scanned, &bytes, options.partitions) {
-            scanned.stretches.pop();
-            scanned.data_end = at;
-        }
-        // A torn footer may end the file at no multiple of 8; sealing pads what is set aside with zeros.
-        bytes.resize(index(scanned.data_end), 0);
-        scanned.sum = crc32c(&bytes);
-        this.scanned = Some(scanned);
+        let end = if this.void { LogEnd::Elsewhere } else { this.known_end.map_or(LogEnd::Unknown, LogEnd::At) };
+        this.scanned = Some(Scanned::of(&this.segment, bytes, (options.partitions, end), &mut promised));
     }
     Ok(promised)
 }
@@ -392,30 +357,6 @@ impl Found {
     /// Whether nobody ever wrote to it, and no header needs it to be there.
     fn is_idle(&self) -> bool {
         self.known_end.is_none() && self.segment.is_stub() && !self.segment.is_let_go()
-    }
-
-    /// Where the footer begins, or a part of it, that a kill left in a file that was to be cut behind it. Nothing is damaged then. Once
-    /// the file is cut there, what is no footer was one. Behind the end of all records only a whole one is known to be a footer.
-    fn unfinished_seal(&self, scanned: &Scanned, bytes: &[u8], partitions: u16) -> Option<u64> {
-        let (last, before) = scanned.stretches.split_last()?;
-        if self.void || last.extent.is_record() || self.segment.trailer().is_some() {
-            return None;
-        }
-        let extents = before.iter().map(|stretch| stretch.extent).collect();
-        let states = vec![PartitionState::START; usize::from(partitions)];
-        let (base, at) = (self.segment.base, last.offset);
-        let end = at + Footer { extents, states }.encode(base, at, Position::ZERO, 0).len() as u64;
-        let is_whole = || {
-            let footer = bytes.get(index(at)..index(end)).unwrap_or_default();
-            let (body, trailer) = footer.split_at_checked(footer.len().checked_sub(TRAILER_BYTES)?)?;
-            let trailer = Trailer::decode(trailer, end).filter(|trailer| trailer.base == base)?;
-            Footer::decode(body, &trailer)
-        };
-        let is_footer = match self.known_end {
-            Some(known_end) => known_end <= base.plus(at),
-            None => is_whole().is_some(),
-        };
-        (is_footer && bytes.len() as u64 > end).then_some(at)
     }
 
     fn has_records(&self) -> bool {

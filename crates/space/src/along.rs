@@ -5,10 +5,11 @@
 use std::ops::{Bound, ControlFlow};
 
 use crate::constraint::{Allowed, Constraint};
-use crate::entries::Slot;
-use crate::find::{as_slice, bounds, equal_keys};
+use crate::entries::{Entries, Slot};
 use crate::indexes::Index;
+use crate::plan::{as_slice, bounds, equal_keys};
 use crate::select::{Direction, Nulls, Order};
+use crate::slots::Slots;
 
 /// Of what matches only the first are wanted, in an order.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,21 @@ pub(crate) struct Along<'a> {
     is_backwards: bool,
     /// How many keys of the order entries are come to in.
     pub(crate) keys: usize,
+    /// How many bytes of each key of the index are the same; what is behind them is all of the order, and nothing else. None if that is
+    /// not so.
+    order_from: Option<usize>,
+}
+
+/// So many entries are waited for at once: each lies somewhere else in memory.
+const TOGETHER: usize = 8;
+
+fn look_at<'a>(
+    next: &mut Vec<(Slot, &'a [u8])>,
+    entries: &Entries,
+    look: &mut impl FnMut(Slot, &'a [u8]) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    next.iter().for_each(|(slot, _)| entries.fetch_document_ahead(*slot));
+    next.drain(..).try_for_each(|(slot, rank)| look(slot, rank))
 }
 
 /// Whether nulls stand where their keys do in an index that is gone through in this direction.
@@ -71,18 +87,30 @@ impl<'a> Along<'a> {
             key.path == **path && key.direction == first.direction && is_natural(key)
         };
         let keys = fixed + 1 + order.iter().zip(paths.iter().skip(at)).skip(1).take_while(goes_on).count();
+        let is_exact = keys == fixed + order.len() && at + order.len() == paths.len();
+        let order_from = is_exact.then_some(prefix.len());
         let (start, end) = bounds(&prefix, at + 1 == paths.len(), range);
-        Some(Self { index, start, end, is_backwards: first.direction == Direction::Descending, keys })
+        Some(Self { index, start, end, is_backwards: first.direction == Direction::Descending, keys, order_from })
     }
 
-    /// Comes to what is there, until `look` breaks.
-    pub(crate) fn go(&self, mut look: impl FnMut(Slot) -> ControlFlow<()>) -> ControlFlow<()> {
+    /// Comes to what is there, each with its place in the order where the index has that, until `look` breaks.
+    pub(crate) fn go(
+        &self,
+        entries: &Entries,
+        mut look: impl FnMut(Slot, &'a [u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut next = Vec::with_capacity(TOGETHER);
+        let mut at = |(key, slots): (&'a [u8], &'a Slots)| {
+            let rank = self.order_from.and_then(|from| key.get(from..)).unwrap_or_default();
+            slots.iter().try_for_each(|slot| {
+                entries.fetch_slot_ahead(slot);
+                next.push((slot, rank));
+                if next.len() < TOGETHER { ControlFlow::Continue(()) } else { look_at(&mut next, entries, &mut look) }
+            })
+        };
         let mut keys = self.index.range(as_slice(&self.start), as_slice(&self.end));
-        if self.is_backwards {
-            keys.rev().try_for_each(|(_, slots)| slots.iter().try_for_each(&mut look))
-        } else {
-            keys.try_for_each(|(_, slots)| slots.iter().try_for_each(&mut look))
-        }
+        if self.is_backwards { keys.rev().try_for_each(&mut at) } else { keys.try_for_each(&mut at) }?;
+        look_at(&mut next, entries, &mut look)
     }
 
     /// How many entries there are on the way, counted up to `most` keys.

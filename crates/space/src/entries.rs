@@ -114,6 +114,9 @@ pub(crate) struct Entries {
 /// late for documents of that size.
 const DOCUMENT_LINES: usize = 18;
 
+/// So many are looked at for a condition, mostly.
+const BEGINNING_LINES: usize = 2;
+
 /// A hash of an id; `None` for what cannot be one.
 #[must_use]
 pub fn id_hash(id: ValueRef<'_>) -> Option<u64> {
@@ -186,6 +189,18 @@ impl Entries {
         if let Some(named) = self.by_id.find(wanted.spread(), |named| named.hash == wanted.hash) {
             named.line.fetch_lines_ahead(self.area, DOCUMENT_LINES);
             self.slots.get(named.slot as usize).into_iter().for_each(fetch_ahead);
+        }
+    }
+
+    /// Has the processor fetch where an entry's document lies.
+    pub(crate) fn fetch_slot_ahead(&self, slot: Slot) {
+        self.slots.get(slot as usize).into_iter().for_each(fetch_ahead);
+    }
+
+    /// And then the beginning of the document.
+    pub(crate) fn fetch_document_ahead(&self, slot: Slot) {
+        if let Some(entry) = self.get(slot) {
+            entry.document.fetch_ahead(BEGINNING_LINES);
         }
     }
 

@@ -27,6 +27,7 @@ mod msgpack;
 mod number;
 mod path;
 mod pattern;
+mod plan;
 mod predicate;
 mod select;
 mod serde;
@@ -52,10 +53,11 @@ pub use document::Document;
 pub use engine::{Engine, Event, EventKind, Outcome, Place, Usage};
 pub use entries::{Stored, id_hash};
 pub use error::{Error, Result};
-pub use find::{EVERYBODY, Filter, Found, Plan, Search};
+pub use find::{EVERYBODY, Filter, Found, Search};
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
+pub use plan::{LooksAt, Plan};
 pub use predicate::{
     Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_PARTS_MAX, Pattern, Predicate, RLIKES_MAX,
 };

@@ -33,6 +33,17 @@ const CLEAR_BATCH_MAX: usize = 256;
 const ENTRY_BYTES: u64 = 2 * size_of::<Stored>() as u64;
 const DOCUMENT_BYTES: u64 = 2 * size_of::<Document>() as u64;
 
+/// How much of the entries is looked at to find some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// Few entries.
+    Few,
+    /// Perhaps many, but what is come to first may do.
+    First,
+    /// Many, because the first in order are only known when all have been looked at.
+    Many,
+}
+
 /// What a search may know of the query's order, when no more than `max` are wanted.
 fn first_of(wanted: &Wanted, max: usize) -> Option<First<'_>> {
     let query = wanted.query.as_deref().filter(|query| !query.is_grouped())?;
@@ -69,8 +80,7 @@ impl Entries {
         let enough = limit.saturating_add(skip);
         if let (None, Some(query)) = (&wanted.id, query.filter(|query| !query.order.is_empty())) {
             let shown = self.gather_in_order(wanted, Ranked::new(query, enough), held)?;
-            let entries = shown.value.into_iter().skip(skip);
-            return Ok(Shown { value: entries.map(Entry::from).collect(), position: shown.position });
+            return Ok(Shown { value: shown.value.skip(skip).map(Entry::from).collect(), position: shown.position });
         }
         let watch = self.watch();
         let (mut found, mut position, mut refused) = (Vec::<Stored>::new(), Position::ZERO, None);
@@ -123,7 +133,12 @@ impl Entries {
 
     /// The first of what is wanted, in order. They are known when all partitions have been gone through, so that this is no use of them
     /// that counts against being evicted.
-    fn gather_in_order(&self, wanted: &Wanted, mut ranked: Ranked<'_>, held: &mut Held) -> Result<Shown<Vec<Stored>>> {
+    fn gather_in_order<'q>(
+        &self,
+        wanted: &Wanted,
+        mut ranked: Ranked<'q>,
+        held: &mut Held,
+    ) -> Result<Shown<impl Iterator<Item = Stored> + use<'q>>> {
         let definition = self.kind.definition();
         let watch = self.watch();
         let (mut position, mut refused) = (Position::ZERO, None);
@@ -140,7 +155,7 @@ impl Entries {
                 }
                 position = position.max(it.version());
                 ranked.add(&it)?;
-                refused = held.reach(ranked.len() as u64 * ENTRY_BYTES).err();
+                refused = held.reach(ranked.bytes()).err();
                 if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             drop(engine);
@@ -323,25 +338,33 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn explain(&self, wanted: &Wanted) -> Result<Vec<Plan>> {
-        self.explain_first(wanted, usize::MAX)
-    }
-
-    /// As [`Entries::explain`], when no more than `max` of them are wanted.
-    ///
-    /// # Errors
-    /// As [`Entries::read`].
-    pub fn explain_first(&self, wanted: &Wanted, max: usize) -> Result<Vec<Plan>> {
-        let (partitions, first) = (self.looked_in(wanted)?, first_of(wanted, max));
+        let (partitions, first) = (self.looked_in(wanted)?, first_of(wanted, usize::MAX));
         Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter, first)).collect())
     }
 
-    /// How many entries are looked at at most to find them, no more than `max`.
+    /// How much there is to look at to find `max` of them at the most, where no more than `few` entries are few.
     ///
     /// # Errors
     /// As [`Entries::read`].
-    pub fn looks_at_most(&self, wanted: &Wanted, max: usize) -> Result<u64> {
+    pub fn outlook(&self, wanted: &Wanted, max: usize, few: u64) -> Result<Outlook> {
         let (partitions, first) = (self.looked_in(wanted)?, first_of(wanted, max));
-        Ok(partitions.iter().map(|it| it.space().looks_at_most(self.kind.of, &wanted.filter, first)).sum())
+        let is_ordered = wanted.is_ordered();
+        let (mut all, mut sorted) = (0, 0);
+        for partition in partitions {
+            let left = few.saturating_sub(all);
+            let looks_at = partition.space().looks_at(self.kind.of, &wanted.filter, first, left);
+            all += looks_at.most;
+            if !looks_at.in_order {
+                sorted += looks_at.most;
+            }
+            if is_ordered && sorted > few {
+                return Ok(Outlook::Many);
+            }
+            if !is_ordered && all > few {
+                return Ok(Outlook::First);
+            }
+        }
+        Ok(if all > few { Outlook::First } else { Outlook::Few })
     }
 
     fn looked_in(&self, wanted: &Wanted) -> Result<&[Partition]> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast::space::{IndexDefinition, Path, Placement, Query, ValueRef};
+use holdfast::space::{IndexDefinition, Outlook, Path, Placement, Query, ValueRef};
 
 use super::*;
 
@@ -152,8 +152,8 @@ fn the_first_of_many_are_come_to_along_an_index_and_not_by_looking_at_all() {
     for sql in
         ["kind = 1 ORDER BY kind, n LIMIT 3", "kind = 1 AND n >= 0 ORDER BY kind LIMIT 3", "kind = 1 ORDER BY kind"]
     {
-        let at_most = entries.looks_at_most(&Wanted::query(sql, &[]).unwrap(), usize::MAX).unwrap();
-        assert_eq!(at_most, 2000, "{sql}");
+        let outlook = |few| entries.outlook(&Wanted::query(sql, &[]).unwrap(), usize::MAX, few).unwrap();
+        assert_eq!((outlook(2000), outlook(1999) != Outlook::Few), (Outlook::Few, true), "{sql}");
     }
     assert_eq!(n("kind = 1 AND n > 7 ORDER BY kind DESC, n LIMIT 2"), [9, 11]);
     // Without a limit, or by what no index has, all are looked at.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Entries, Entry, GoOn, Order, Stop, ValueRef, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Order, Outlook, Stop, ValueRef, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -99,7 +99,12 @@ fn entries_to_change(call: &mut Call<'_, '_>) -> Result<Arc<Entries>, Fail> {
 
 /// Whether finding these, as many at most, may take so long that others would wait: by no index, or in a long range of one.
 fn is_long(entries: &Entries, wanted: &Wanted, max: usize) -> Result<bool, Fail> {
-    Ok(entries.looks_at_most(wanted, max)? > LOOKED_AT_MAX)
+    Ok(outlook(entries, wanted, max)? != Outlook::Few)
+}
+
+/// How much there is to look at to find these, as many at most.
+fn outlook(entries: &Entries, wanted: &Wanted, max: usize) -> Result<Outlook, Fail> {
+    Ok(entries.outlook(wanted, max, LOOKED_AT_MAX)?)
 }
 
 /// Finds here what may take long and mostly does not, because the first that are come to are wanted. None when it did, and is to be begun again elsewhere;

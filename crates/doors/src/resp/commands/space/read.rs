@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use holdfast::space::{Entries, ReadOptions, Taking, Wanted};
+use holdfast::space::{Entries, Outlook, ReadOptions, Taking, Wanted};
 use holdfast::{Error, ErrorKind};
 
 use super::query::begins;
 use super::wait::{Many, Wait};
 use super::wanted::{Chosen, Options, Takes, chosen, options};
 use super::within::Begins;
-use super::{entries, found_here, is_long, need_of, show, show_change, within, write_entry};
+use super::{entries, found_here, is_long, need_of, outlook, show, show_change, within, write_entry};
 use crate::handed::Handed;
 use crate::resp::call::{Answer, Call, Fail};
 use crate::resp::effort::Use;
@@ -218,10 +218,11 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     }
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
     let find = |entries: &Entries| entries.read_many_shown(&chosen.wanted, many.count);
-    let looked = match may_be_long && is_long(&entries, &chosen.wanted, many.count)? {
-        false => Some(find(&entries)?),
-        true if is_sorted(&entries, &chosen.wanted, many.count)? => None,
-        true => found_here(call, &entries, find)?,
+    let outlook = if may_be_long { outlook(&entries, &chosen.wanted, many.count)? } else { Outlook::Few };
+    let looked = match outlook {
+        Outlook::Few => Some(find(&entries)?),
+        Outlook::First => found_here(call, &entries, find)?,
+        Outlook::Many => None,
     };
     let Some(shown) = looked else {
         let asked = call.durability;
@@ -237,15 +238,6 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     show(call, &entries, shown.position);
     many.write(call.reply, &shown.value);
     Ok(())
-}
-
-/// Whether the first are only known when many have been looked at, because no index leads to them in their order.
-fn is_sorted(entries: &Entries, wanted: &Wanted, count: usize) -> Result<bool, Fail> {
-    if !wanted.is_ordered() {
-        return Ok(false);
-    }
-    let candidates: u64 = entries.explain_first(wanted, count)?.iter().map(|plan| plan.candidates).sum();
-    Ok(candidates > super::LOOKED_AT_MAX)
 }
 
 /// Whether so many entries may have more bytes than are shown on the event loop.
