@@ -80,6 +80,21 @@ impl Client {
         }
     }
 
+    /// Does something that blocks: what a program has of the store itself, of `holdfast-grid`, or of its own, and this library has no
+    /// call for. Waited for it runs in the caller's thread; awaited or begun, in one of at most 64 threads that the client has for this, or
+    /// when one is free. A call that is dropped after that goes on to its end there.
+    ///
+    /// What it does must not wait for another call that needs such a thread: with 64 of that kind none would end.
+    ///
+    /// # Errors
+    /// Those of what it does; `Internal` when that panics while it is awaited.
+    pub fn elsewhere<T: Send + 'static>(&self, run: impl FnOnce() -> Result<T> + Send + 'static) -> Call<T> {
+        match &self.place {
+            Place::Here(here) => here.elsewhere(run),
+            Place::There(there) => there.elsewhere(run),
+        }
+    }
+
     /// The space of this name; it is there as soon as a type is declared in it.
     #[must_use]
     pub fn space(&self, name: &str) -> Space {

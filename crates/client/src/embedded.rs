@@ -140,12 +140,11 @@ impl Embedded {
         T: Send + 'static,
         R: FnOnce() -> Result<T> + Send + 'static,
     {
-        let task = self.0.runtime.handle().spawn_blocking(run);
-        let this = self.clone();
+        let (done, this) = (self.0.runtime.off(run), self.clone());
         async move {
-            let done = task.await;
+            let done = done.await;
             drop(this);
-            done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the operation ended without an answer")))
+            done
         }
     }
 

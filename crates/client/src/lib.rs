@@ -40,6 +40,7 @@ mod scripts;
 mod series;
 mod snapshot;
 mod space;
+mod task;
 mod transaction;
 mod view;
 mod words;

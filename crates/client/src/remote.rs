@@ -54,6 +54,22 @@ impl Remote {
         self.0.runtime.handle()
     }
 
+    /// Does something that may block, in another thread when it is awaited.
+    pub(crate) fn elsewhere<T: Send + 'static>(&self, run: impl FnOnce() -> Result<T> + Send + 'static) -> Call<T> {
+        let this = self.clone();
+        Call::new(move |how| {
+            if how == How::Wait {
+                return Step::Done(run());
+            }
+            let done = this.0.runtime.off(run);
+            Step::Running(Box::pin(async move {
+                let done = done.await;
+                drop(this);
+                done
+            }))
+        })
+    }
+
     /// A pause that any runtime may poll.
     pub(crate) fn sleep(&self, time: Duration) -> tokio::time::Sleep {
         let _entered = self.0.runtime.handle().enter();

@@ -1,4 +1,5 @@
-//! A thread that drives sockets and timers for a client, so that its calls need no runtime of the caller's.
+//! A thread that drives sockets and timers for a client, so that its calls need no runtime of the caller's; and others, bounded, for
+//! what blocks while it is awaited.
 //!
 //! May use: tokio, threads. Must not know: what is driven.
 
@@ -34,6 +35,18 @@ impl Runtime {
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Runs something that may block in another thread, which begins at once. It goes on when the future is dropped.
+    pub(crate) fn off<T, R>(&self, run: R) -> impl Future<Output = Result<T>> + Send + use<T, R>
+    where
+        T: Send + 'static,
+        R: FnOnce() -> Result<T> + Send + 'static,
+    {
+        let task = self.handle.spawn_blocking(run);
+        async move {
+            task.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the operation ended without an answer")))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! to a server; all else is embedded: it stands in the process that has the store open. `docs/concepts/space-around.md` shows how to use
 //! it.
 //!
-//! May use: `holdfast`, `client` for workers, `tm` to reach databases. Must not know: engines, protocols of doors.
+//! May use: `holdfast`, `client` for workers and for what is awaited, `tm` to reach databases. Must not know: engines, protocols of doors.
 
 mod backoff;
 mod drain;

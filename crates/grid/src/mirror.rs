@@ -10,9 +10,10 @@
 //!
 //! What the target refuses for what is in it stops a mirror, or is set aside there: see `aside`.
 //!
-//! May use: `holdfast`, `tm` for connections. Must not know: workers, views.
+//! May use: `holdfast`, `tm` for connections, calls of the client library. Must not know: workers, views.
 
 mod aside;
+mod awaited;
 mod columns;
 mod follow;
 mod hex;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use client::{Client, Entries, Transaction};
+use client::{Call, Client, Entries, Transaction};
 use holdfast::space::{Cancel, Entry, Order, ReadLock, Storage, Wanted};
 use holdfast::{Durability, Error, ErrorKind, Result};
 
@@ -238,11 +238,25 @@ impl Workers {
         self.stats()
     }
 
-    fn end(&mut self) {
+    /// [`Workers::stop`] in a thread of the client's. They are told to stop at once. A call that is dropped goes on to stop them; one that is dropped
+    /// before it has begun does so where it is dropped, and blocks there, as dropping workers does.
+    ///
+    /// # Errors
+    /// As [`Client::elsewhere`].
+    pub fn stop_with(self, client: &Client) -> Call<WorkerStats> {
+        self.request_stop();
+        client.elsewhere(move || Ok(self.stop()))
+    }
+
+    fn request_stop(&self) {
         self.shared.cancel.cancel();
         // Under the lock, so that nobody decides to sleep between.
         drop(self.shared.state());
         self.shared.stopped.notify_all();
+    }
+
+    fn end(&mut self) {
+        self.request_stop();
         for thread in self.threads.drain(..) {
             // Handlers' panics are caught; another one has nothing left to stop.
             let _ = thread.join();

@@ -17,5 +17,6 @@ mod cut_tests;
 mod kill_tests;
 mod run_tests;
 mod scene;
+mod task_tests;
 mod wire_tests;
 mod worker_tests;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod aside_tests;
+mod awaited_tests;
 mod bookmark_tests;
 #[path = "../transactions/certificates.rs"]
 mod certificates;

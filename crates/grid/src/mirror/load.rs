@@ -97,19 +97,38 @@ fn key(id: ValueRef<'_>) -> String {
 
 /// Loads entries of a type from a table.
 ///
-/// Its calls block, and must not be made from within an asynchronous runtime.
+/// Cheap to clone; clones share one connection, and so take turns.
+///
+/// Its calls block, and must not be made from within an asynchronous runtime: those that end in `_with` are for there.
+#[derive(Clone)]
 pub struct Loader {
     store: Store,
     entries: Entries,
     mapping: Arc<dyn Mapping>,
     address: Address,
     mirror: Option<Arc<Shared>>,
-    session: Mutex<Session>,
+    session: Arc<Mutex<Session>>,
 }
 
 struct Session {
-    runtime: Runtime,
     target: Option<Target>,
+    /// Always there until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Session {
+    fn parts(&mut self) -> (&Runtime, &mut Option<Target>) {
+        (self.runtime.as_ref().expect("it is taken when this is dropped"), &mut self.target)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Who awaits loads may let go of the loader in a task of a runtime, where nobody may wait for another one's end.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Loader {
@@ -139,7 +158,7 @@ impl Loader {
     }
 
     fn of(store: &Store, entries: &Entries, mapping: Arc<dyn Mapping>, address: Address) -> Result<Self> {
-        let session = Mutex::new(Session { runtime: target::runtime()?, target: None });
+        let session = Arc::new(Mutex::new(Session { target: None, runtime: Some(target::runtime()?) }));
         Ok(Self { store: store.clone(), entries: entries.clone(), mapping, address, mirror: None, session })
     }
 
@@ -166,7 +185,7 @@ impl Loader {
         let mut changed = self.catch_up(MIRROR_TIME_MAX)?;
         let mut stale = Vec::new();
         let mut session = self.session();
-        let Session { runtime, target } = &mut *session;
+        let (runtime, target) = session.parts();
         // A connection that was idle for long may be gone.
         *target = None;
         let mut loaded = Loaded::default();
@@ -255,7 +274,7 @@ impl Loader {
     fn load_keys(&self, keys: &[String], deadline: Instant) -> Result<Loading> {
         let mut changed = self.catch_up(deadline.saturating_duration_since(Instant::now()))?;
         let mut session = self.session();
-        let Session { runtime, target } = &mut *session;
+        let (runtime, target) = session.parts();
         let rows = runtime.block_on(async {
             tokio::select! {
                 rows = self.fetch(target, keys) => rows,

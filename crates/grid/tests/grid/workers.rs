@@ -207,6 +207,38 @@ fn a_stop_in_the_middle_ends_what_is_in_work_and_takes_nothing_new() {
 }
 
 #[test]
+fn stopping_is_awaited_while_handlers_end_and_goes_on_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let client = embedded(&dir);
+    let orders = declare(&client, "order", Order::Any);
+    let held = |begun: &Arc<AtomicU64>, goes_on: &Arc<AtomicU64>| {
+        orders.write(&order(1, "ada", 0), &upsert()).wait().unwrap();
+        let (begins, waits) = (Arc::clone(begun), Arc::clone(goes_on));
+        let workers = Workers::start(&client, &orders, &Wanted::all(), quick(1, 1), move |_, _| {
+            begins.fetch_add(1, Ordering::SeqCst);
+            until("the test lets handlers go on", || waits.load(Ordering::SeqCst) == 1);
+            Ok(())
+        });
+        until("it is in work", || begun.load(Ordering::SeqCst) == 1);
+        workers.unwrap()
+    };
+    let (begun, goes_on) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let stopping = held(&begun, &goes_on).stop_with(&client).begin();
+    // This thread is free to let the handler end.
+    goes_on.store(1, Ordering::SeqCst);
+    assert_eq!(stopping.wait().unwrap().handled, 1);
+    let (begun, goes_on) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    drop(held(&begun, &goes_on).stop_with(&client).begin());
+    orders.write(&order(2, "ada", 0), &upsert()).wait().unwrap();
+    goes_on.store(1, Ordering::SeqCst);
+    until("the handler has ended", || there(&orders) == 1);
+    until("nobody waits", || waiters(&orders) == 0);
+    assert_eq!(ids(&orders), [2], "nothing new was taken");
+    drop(Workers::start(&client, &orders, &Wanted::id(3), quick(2, 1), |_, _| Ok(())).unwrap().stop_with(&client));
+    assert_eq!(waiters(&orders), 0);
+}
+
+#[test]
 fn a_handler_that_outlives_its_lease_has_worked_in_vain() {
     let dir = tempfile::tempdir().unwrap();
     let client = embedded(&dir);
