@@ -76,8 +76,9 @@ pub(crate) struct Wanted {
     /// How durable what it shows is to be, unless a command in it asks for more.
     pub(crate) durability: Durability,
     pub(crate) user: Option<Arc<User>>,
-    /// Who asks, for the log.
+    /// Who asks, and by which door, for the log.
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) door: String,
     /// The longest that it may work, if the door allows that.
     pub(crate) time_max: Duration,
 }

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::fields::Fields;
+use super::guard::DOOR;
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::shared::Stalled;
@@ -55,6 +56,7 @@ impl Asked<'_> {
             durability,
             user,
             address: self.parts.extensions.get::<Peer>().and_then(Peer::address),
+            door: DOOR.to_owned(),
             // So that it says itself that its time is over.
             time_max: time_max.mul_f64(0.9),
         };

@@ -18,7 +18,7 @@ use crate::failed_logins::FailedLogin;
 use crate::peer::Peer;
 
 /// The name of this door in users' lists of doors.
-const DOOR: &str = "http";
+pub(crate) const DOOR: &str = "http";
 
 /// Why somebody is not let in.
 pub(crate) enum Refused {

@@ -239,6 +239,40 @@ fn a_script_may_do_what_its_user_may() {
     assert_eq!(door.send("POST /execute", &[], Some(body(get, 0).as_bytes())).status, 401);
 }
 
+/// Of scripts that took their time over HTTP nobody was told.
+#[test]
+fn a_script_that_takes_long_is_in_the_slow_log() {
+    use std::io::{Read, Write};
+    let both = open();
+    let mut client = super::tests_client::connect(both.resp.local_addr());
+    let mut ask = |command: &str| {
+        client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut reply = [0; 64 << 10];
+        let length = client.read(&mut reply).unwrap();
+        String::from_utf8_lossy(&reply[..length]).replace("\r\n", " ")
+    };
+    let busy = "local sum = 0 for i = 1, 1e6 do sum = sum + i end return KEYS[1] .. ARGV[1]";
+    assert_eq!(execute(&both.http, &json!({"script": "return 1"})).status, 200);
+    assert_eq!(ask("CONFIG SET slowlog-log-slower-than 1000"), "+OK ");
+    assert_eq!(ask("SLOWLOG RESET"), "+OK ");
+    let body = json!({"script": busy, "keys": ["k"], "arguments": [7], "read_only": true});
+    assert_eq!(execute(&both.http, &body).json()["result"], "k7");
+    // Twice what there is of the text, and that it came by this door.
+    let log = ask("SLOWLOG GET");
+    assert!(log.contains(&format!("*5 $7 EVAL_RO ${} {busy} $1 1 $1 k $1 7 ", busy.len())), "{log}");
+    assert!(log.contains(" $4 http "), "{log}");
+    assert!(log.contains("127.0.0.1:"), "{log}");
+    // By hash, in the words of those who sent it; and one that fails.
+    let body = json!({"sha1": script::sha1hex(busy.as_bytes())});
+    assert_eq!(execute(&both.http, &body).status, 422);
+    let log = ask("SLOWLOG GET 1");
+    assert!(log.contains("$7 EVALSHA $40 "), "{log}");
+    assert_eq!(ask("CONFIG SET slowlog-log-slower-than -1"), "+OK ");
+    assert_eq!(ask("SLOWLOG RESET"), "+OK ");
+    assert_eq!(execute(&both.http, &body).status, 422);
+    assert_eq!(ask("SLOWLOG LEN"), ":0 ");
+}
+
 #[test]
 fn when_the_door_with_the_scripts_is_closed_none_runs() {
     let Both { http, resp, _folder } = open();

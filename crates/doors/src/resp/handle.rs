@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use holdfast::{Durability, Position, Scope};
 
 use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
+use super::clients::Client;
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
@@ -83,7 +84,10 @@ pub(crate) fn command(
         let now = Instant::now();
         let elapsed = now.duration_since(*started);
         *started = now;
-        note_slow(door, session, row, args, elapsed, now_ms);
+        // A script that goes on in a thread is noted there.
+        if !matches!(session.pending, Some(Pending::Script(_))) {
+            note_slow(door, &session.client, row, args, elapsed, now_ms);
+        }
     }
 }
 
@@ -379,7 +383,23 @@ pub(crate) fn copy_database(args: Args<'_>) -> Option<u16> {
     database
 }
 
-fn note_slow(door: &Door, session: &Session, row: &'static Command, args: Args<'_>, elapsed: Duration, now_ms: u64) {
+/// Whether what took so long is told to anybody.
+pub(crate) fn is_slow(door: &Door, elapsed: Duration) -> bool {
+    let threshold_us = u64::try_from(door.settings.slowlog_us.load(Relaxed)).ok();
+    let latency_ms = Some(door.settings.latency_ms.load(Relaxed)).filter(|latency_ms| *latency_ms > 0);
+    threshold_us.is_some_and(|threshold_us| elapsed.as_micros() >= threshold_us.into())
+        || latency_ms.is_some_and(|latency_ms| elapsed.as_millis() >= latency_ms.into())
+}
+
+/// Notes that a command took so long, if that is long.
+pub(crate) fn note_slow(
+    door: &Door,
+    client: &Client,
+    row: &'static Command,
+    args: Args<'_>,
+    elapsed: Duration,
+    now_ms: u64,
+) {
     let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     let threshold = door.settings.slowlog_us.load(Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !row.has(flag::SKIP_SLOWLOG) {
@@ -388,8 +408,8 @@ fn note_slow(door: &Door, session: &Session, row: &'static Command, args: Args<'
             unix_s: now_ms / 1000,
             micros,
             args: slowlog::shown_args(row, args),
-            client: session.client.address.to_string(),
-            client_name: session.client.names().name.clone(),
+            client: client.address.to_string(),
+            client_name: client.names().name.clone(),
         };
         door.slowlog.add(entry, door.settings.slowlog_entries.load(Relaxed) as usize);
     }

@@ -578,3 +578,14 @@ fn compiling_takes_of_a_scripts_time() {
     assert!(refused.contains("it took longer than it may (script.time_milliseconds_max)"), "{refused}");
     assert_eq!(fixture.run_args(&[b"SCRIPT", b"EXISTS", b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db"]), "*1 :1");
 }
+
+/// Whatever took longer than a moment went on in a thread, of which the slow log was not told.
+#[test]
+fn a_script_that_takes_long_is_in_the_slow_log_once() {
+    let mut fixture = patient();
+    fixture.check(&[("CONFIG SET slowlog-log-slower-than 1000", "+OK"), ("SLOWLOG RESET", "+OK")]);
+    let busy = "for i = 1, 3e6 do end return ARGV[1]";
+    assert_eq!(fixture.eval(busy, &[], &["a"]), "$1 a");
+    let log = fixture.run("SLOWLOG GET");
+    assert!(log.starts_with("*1 ") && log.contains(&format!("${} {busy} $1 0 $1 a", busy.len())), "{log}");
+}

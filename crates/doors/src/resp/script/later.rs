@@ -23,8 +23,10 @@ use crate::resp::call::{Call, Fail};
 use crate::resp::clients::Client;
 use crate::resp::counters::Counters;
 use crate::resp::door::Door;
+use crate::resp::handle::{is_slow, note_slow};
 use crate::resp::reply::{Form, Reply};
 use crate::resp::session::{BucketName, Need, ReplyMode, Session};
+use crate::resp::table::{Found, find};
 use crate::resp::tracking::Tracked;
 use crate::resp::wire::OwnedArgs;
 use crate::resp::work::{Within, Worked, Written};
@@ -182,6 +184,15 @@ impl Later {
         }
     }
 
+    /// Has the slow log know how long it took here: what was waited for before is not its own.
+    fn note(&self, door: &Door, elapsed: Duration) {
+        if is_slow(door, elapsed)
+            && let Found::Row { row, .. } = find(self.args.args())
+        {
+            note_slow(door, &self.client, row, self.args.args(), elapsed, door.store.now_ms());
+        }
+    }
+
     /// Runs it here, within an open transaction. Answers what its reply rests on, and what the transaction is to know of it. Blocks when it
     /// fails, until what the error may tell is as durable.
     pub(crate) fn run_within(
@@ -195,7 +206,9 @@ impl Later {
         let mut room = Room::new(door, Share::default());
         let ground = Ground::Open(Opened { transaction: &mut *transaction, of, isolation });
         let task = self.task(usize::MAX);
+        let started = Instant::now();
         let played = play(door, &mut session, ground, &task, Held::All, Deadline::of_work(self.time_max));
+        self.note(door, started.elapsed());
         *transaction.points() = session.points;
         self.client.set_database(self.database);
         let bytes_max = door.options.limits.output_bytes_max;
@@ -236,7 +249,11 @@ impl Later {
         let ran = run_alone(door, &mut session, &task, &mut answer, || Deadline::of_work(self.time_max));
         self.client.set_database(self.database);
         let is_large = reply.len() > limits.loop_bytes_max || matches!(ran, Err(Fail::Heavy { .. }));
-        self.known.is_slow.store(is_large || started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
+        let elapsed = started.elapsed();
+        self.known.is_slow.store(is_large || elapsed > AT_ONCE_MAX / 2, Relaxed);
+        if !matches!(ran, Err(Fail::Heavy { .. })) {
+            self.note(door, elapsed);
+        }
         let mut need = session.need;
         match ran {
             Ok(Ran::Done { durability, position, .. }) => {

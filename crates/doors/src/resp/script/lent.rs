@@ -5,7 +5,7 @@
 //! May use: `run`, `cache`, `functions`, `crate::scripts`. Must not know: the other door.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::{Durability, ErrorKind, Position};
 use script::{ScriptError, Stop, Value};
@@ -18,7 +18,10 @@ use crate::resp::call::Fail;
 use crate::resp::clients::Client;
 use crate::resp::counters::Counters;
 use crate::resp::door::Door;
+use crate::resp::handle::{is_slow, note_slow};
 use crate::resp::session::{Need, Session};
+use crate::resp::table;
+use crate::resp::wire::OwnedArgs;
 use crate::scripts::{Accepts, Failed, Ran, Returned, Running, RunsScripts, Scripts, Wanted, Which, Why};
 
 /// The codes in front of errors that say what kind they are.
@@ -115,8 +118,34 @@ fn session(door: &Door, wanted: &Wanted) -> Session {
     // Counters of reactors have one writer each, and this is another thread.
     let mut session = Session::new(Arc::new(client), Arc::new(Counters::default()), wanted.durability);
     session.user.clone_from(&wanted.user);
+    session.client.names().name.clone_from(&wanted.door);
     session.select(wanted.database);
     session
+}
+
+/// How it would be said over RESP, for the slow log.
+fn words(wanted: &Wanted) -> OwnedArgs {
+    let (name, which) = match &wanted.which {
+        Which::Text(text) => ("EVAL", text.as_slice()),
+        Which::Hash(sha) => ("EVALSHA", sha.as_bytes()),
+        Which::Function(name) => ("FCALL", name.as_bytes()),
+    };
+    let name = if wanted.is_reading { format!("{name}_RO") } else { name.to_owned() };
+    let (mut words, count) = (OwnedArgs::default(), wanted.keys.len().to_string());
+    let all = [name.as_bytes(), which, count.as_bytes()].into_iter();
+    all.chain(wanted.keys.iter().chain(&wanted.arguments).map(Vec::as_slice)).for_each(|word| words.push(word));
+    words
+}
+
+/// Has the slow log know how long it took.
+fn note(door: &Door, wanted: &Wanted, client: &Client, elapsed: Duration) {
+    if !is_slow(door, elapsed) {
+        return;
+    }
+    let words = words(wanted);
+    if let table::Found::Row { row, .. } = table::find(words.args()) {
+        note_slow(door, client, row, words.args(), elapsed, door.store.now_ms());
+    }
 }
 
 /// What there has to be for a script to begin.
@@ -131,8 +160,15 @@ fn check(door: &Door, wanted: &Wanted) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs it here. Blocks.
+/// Runs it here, and has the slow log know. Blocks.
 fn run(door: &Door, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
+    let (mut session, started) = (session(door, wanted), Instant::now());
+    let ran = run_for(door, &mut session, wanted, accepts);
+    note(door, wanted, &session.client, started.elapsed());
+    ran
+}
+
+fn run_for(door: &Door, session: &mut Session, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
     let found = match check(door, wanted).and_then(|()| find(door, &wanted.which)) {
         Ok(found) => found,
         Err(failed) => return Ran::nothing(failed),
@@ -148,7 +184,6 @@ fn run(door: &Door, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
         here: Here::ANY,
         spent: Duration::ZERO,
     };
-    let mut session = session(door, wanted);
     session.need.add(wanted.durability, found.position);
     let (mut value, mut share) = (Value::Nil, Share::default());
     let mut answer = |returned| {
@@ -159,7 +194,7 @@ fn run(door: &Door, wanted: &Wanted, accepts: &mut Accepts) -> Ran {
     let ended = if time_max.is_zero() {
         Ok(Ended::TooLong)
     } else {
-        run_alone(door, &mut session, &task, &mut answer, || Deadline::of_work(time_max))
+        run_alone(door, session, &task, &mut answer, || Deadline::of_work(time_max))
     };
     let mut need = session.need;
     let result = match ended {
