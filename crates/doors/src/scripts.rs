@@ -1,4 +1,4 @@
-//! Scripts that one door runs for another: what is to be run, and what came of it.
+//! Scripts that one door runs and keeps for another: what is to be run or kept, and what came of it.
 //!
 //! The RESP door has the scripts, and the commands that they call; a door that has neither asks it.
 //!
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::{Durability, ErrorKind, Position, Result as StoreResult};
-use script::Value;
+use script::{Registered, Value};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::auth::User;
 use crate::budget::Share;
@@ -31,6 +32,11 @@ impl Scripts {
     pub(crate) fn run(&self, wanted: Wanted, accepts: Accepts, share: Share) -> Running {
         self.0.run(wanted, accepts, share)
     }
+
+    /// Those that are kept.
+    pub(crate) fn kept(&self) -> &dyn KeepsScripts {
+        &*self.0
+    }
 }
 
 impl fmt::Debug for Scripts {
@@ -40,8 +46,63 @@ impl fmt::Debug for Scripts {
 }
 
 /// Who has scripts.
-pub(crate) trait RunsScripts: Send + Sync {
+pub(crate) trait RunsScripts: KeepsScripts + Send + Sync {
     fn run(&self, wanted: Wanted, accepts: Accepts, share: Share) -> Running;
+}
+
+/// Who keeps scripts: by the SHA-1 of their text as long as it is open, and in libraries of functions, which lie in the store. What compiles or
+/// changes the store blocks.
+pub(crate) trait KeepsScripts {
+    /// A turn among those that run, for what compiles.
+    fn turn(&self) -> Turning;
+
+    /// Compiles a script and remembers it; its SHA-1.
+    fn remember(&self, text: &[u8]) -> Result<String, Failed>;
+
+    /// Fails when no script with this SHA-1 is remembered.
+    fn find(&self, sha1: &str) -> Result<(), Failed>;
+
+    /// Forgets all that are remembered.
+    fn forget(&self) -> Result<(), Failed>;
+
+    /// The libraries whose names match the pattern.
+    fn libraries(&self, pattern: Option<&[u8]>) -> Result<Libraries, Failed>;
+
+    /// The library of this name.
+    fn library(&self, name: &str) -> Result<Libraries, Failed>;
+
+    /// Compiles a library and keeps it; its name, and what an answer rests on.
+    fn load(&self, text: &[u8], load: Load) -> Result<(String, Position), Failed>;
+
+    /// Deletes a library, or all; what an answer rests on.
+    fn remove(&self, name: Option<&str>) -> Result<Position, Failed>;
+}
+
+/// Ends when it is one's turn, which is over when what it answers is dropped.
+pub(crate) type Turning = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, Failed>> + Send>>;
+
+/// What becomes of a library of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// There may be none.
+    New,
+    Replace,
+}
+
+/// A library of functions.
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(crate) name: String,
+    pub(crate) source: Vec<u8>,
+    pub(crate) functions: Vec<Registered>,
+}
+
+/// Libraries as of one moment.
+#[derive(Debug)]
+pub(crate) struct Libraries {
+    pub(crate) libraries: Vec<Arc<Library>>,
+    /// What an answer rests on.
+    pub(crate) position: Position,
 }
 
 /// Looks at what a script returned before its changes are committed, and takes what the answer needs of memory. What it refuses undoes them.

@@ -103,7 +103,7 @@ const NUMBER_BYTES: usize = 32;
 const MAP_BYTES: usize = 11 * (size_of::<Value>() + size_of::<String>()) + 64;
 const FIELD_BYTES: usize = MAP_BYTES / 5;
 /// JSON while it is made: its stored form, what it is written into, which has room for twice as much, and the answer.
-const JSON_FACTOR: usize = 4;
+pub(crate) const JSON_FACTOR: usize = 4;
 
 /// Takes what the answer needs of memory, from what all bodies may have together.
 fn accept(value: &script::Value, budget: &Budget, json_bytes_max: usize) -> holdfast::Result<Share> {
@@ -157,7 +157,7 @@ fn size(value: &script::Value) -> Size {
 }
 
 /// A text between its quotes, or bytes in base64.
-fn text_bytes(text: &[u8]) -> usize {
+pub(crate) fn text_bytes(text: &[u8]) -> usize {
     if std::str::from_utf8(text).is_err() {
         return r#"{"$bytes":""}"#.len() + text.len().div_ceil(3) * 4;
     }
@@ -220,7 +220,8 @@ fn value(returned: script::Value, position: u64) -> Value {
     }
 }
 
-fn bytes(text: Vec<u8>) -> Value {
+/// A text as JSON has it.
+pub(crate) fn bytes(text: Vec<u8>) -> Value {
     String::from_utf8(text).map_or_else(|error| Value::Bytes(error.into_bytes()), Value::String)
 }
 

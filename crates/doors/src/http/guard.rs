@@ -75,6 +75,8 @@ pub(crate) async fn admit(
     }
     let right = match access {
         Access::Open | Access::User => return Ok(Some(user)),
+        Access::Admin if user.is_admin() => return Ok(Some(user)),
+        Access::Admin => return forbidden("it needs the right 'admin' on '*'"),
         Access::Read => Right::Read,
         Access::Write => Right::Write,
         Access::Drop => Right::Admin,

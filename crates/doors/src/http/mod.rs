@@ -39,6 +39,8 @@ mod events;
 mod execute;
 mod many;
 mod many_writes;
+mod scripts;
+mod scripts_table;
 
 mod message;
 
@@ -97,6 +99,8 @@ mod tests_memory;
 mod tests_objects;
 #[cfg(test)]
 mod tests_questions;
+#[cfg(test)]
+mod tests_scripts;
 #[cfg(test)]
 mod tests_spaces;
 #[cfg(test)]

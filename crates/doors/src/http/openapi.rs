@@ -148,7 +148,7 @@ fn parameters(path: &str, route: &Route) -> Vec<Value> {
 fn responses(path: &str, route: &Route) -> Value {
     let common: &[u16] = match route.access {
         Access::Open => &[503],
-        Access::User => &[401, 403, 503],
+        Access::User | Access::Admin => &[401, 403, 503],
         Access::Read | Access::Write | Access::Drop => &[401, 403, 500, 503],
     };
     // A target may be too long wherever it is the client's, and a body announced by something else than 100-continue.

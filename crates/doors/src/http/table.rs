@@ -2,7 +2,7 @@
 //!
 //! May use: the tables of the time series' protocols. Must not know: what operations do.
 
-use super::{influx, ingest, opentsdb, prometheus, spaces_table};
+use super::{influx, ingest, opentsdb, prometheus, scripts_table, spaces_table};
 
 /// What a request wants done with a path. HEAD is GET without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub(crate) enum Operation {
     IndexRange,
     Batch,
     Execute,
+    LoadScript,
+    KnownScript,
+    ForgetScripts,
+    Libraries,
+    Library,
+    LoadLibrary,
+    DeleteLibrary,
+    DeleteLibraries,
     BeginTransaction,
     WithinTransaction,
     CommitTransaction,
@@ -81,6 +89,8 @@ pub(crate) enum Access {
     Write,
     /// Users who may empty the space in the path.
     Drop,
+    /// Users who may do what concerns the whole server.
+    Admin,
 }
 
 /// One method of one path.
@@ -110,11 +120,19 @@ const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
 const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
 
-/// Every route: those of this table, and those of spaces and of the protocols of time series.
+/// Every route: those of this table, and those of scripts, of spaces and of the protocols of time series.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
-    [ROUTES, spaces_table::ROUTES, ingest::ROUTES, opentsdb::ROUTES, influx::ROUTES, prometheus::ROUTES]
-        .into_iter()
-        .flatten()
+    [
+        ROUTES,
+        scripts_table::ROUTES,
+        spaces_table::ROUTES,
+        ingest::ROUTES,
+        opentsdb::ROUTES,
+        influx::ROUTES,
+        prometheus::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// `/health` under the names that Prometheus' and InfluxDB's clients know.

@@ -12,17 +12,17 @@ use crate::http::Limits;
 use crate::resp;
 
 /// Both doors of one store. Scripts may take their time: the machine may have much else to do.
-struct Both {
-    http: Door,
-    resp: resp::Running,
-    _folder: Door,
+pub(super) struct Both {
+    pub(super) http: Door,
+    pub(super) resp: resp::Running,
+    pub(super) _folder: Door,
 }
 
-fn open_both(users: Users, time_max: Duration) -> Both {
+pub(super) fn open_both(users: Users, time_max: Duration) -> Both {
     open_limited(users, time_max, Limits::default())
 }
 
-fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
+pub(super) fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
     let users = Arc::new(users);
     let limits = holdfast::Limits { value_bytes_max: 64 << 10, ..holdfast::Limits::tiny() };
     let alone = open_with(limits, |_| {});
@@ -30,6 +30,7 @@ fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
     options.users = Arc::clone(&users);
     options.script.time_max = time_max;
     options.script.steps_max = 20_000_000;
+    options.limits.libraries_max = 4;
     let resp = resp::serve(alone.store.clone(), options).unwrap();
     let mut options = super::Options::new("127.0.0.1:0".parse().unwrap());
     (options.limits, options.users, options.scripts) = (bounds, users, Some(resp.scripts()));
@@ -37,11 +38,11 @@ fn open_limited(users: Users, time_max: Duration, bounds: Limits) -> Both {
     Both { http: Door::of(http, alone.store.clone()), resp, _folder: alone }
 }
 
-fn open() -> Both {
+pub(super) fn open() -> Both {
     open_both(Users::open(), Duration::from_secs(8))
 }
 
-fn execute(door: &Door, body: &Value) -> Answer {
+pub(super) fn execute(door: &Door, body: &Value) -> Answer {
     door.send("POST /execute", &[], Some(body.to_string().as_bytes()))
 }
 

@@ -76,7 +76,8 @@ pub(crate) fn list(call: &mut Call<'_, '_>) -> Answer {
     let table = call.door.functions.table();
     call.session.need.add(call.durability, table.position);
     let is_wanted = |name: &str| pattern.is_none_or(|pattern| glob::matches(pattern, name.as_bytes()));
-    let libraries: Vec<_> = table.libraries.values().filter(|library| is_wanted(&library.name)).collect();
+    let libraries: Vec<_> =
+        table.libraries.values().map(|library| &library.said).filter(|library| is_wanted(&library.name)).collect();
     call.reply.array(libraries.len());
     for library in libraries {
         call.reply.map(if with_code { 4 } else { 3 });

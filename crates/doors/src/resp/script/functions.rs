@@ -3,29 +3,32 @@
 //! The texts lie in the store, see `Store::libraries`. Here they are compiled: when the door opens, and when one is loaded. Two
 //! doors over one store would not hear of each other's changes; the program opens one.
 //!
-//! May use: the facade, the crate `script`. Must not know: sockets, how scripts run.
+//! May use: the facade, the crate `script`, `crate::scripts`. Must not know: sockets, how scripts run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast::{Position, Store};
-use script::{Limits, Registered, Sandbox, Script, Stop};
+use script::{Limits, Sandbox, Script, Stop};
 
 use super::cache::Known;
 use super::deadline::Deadline;
 use super::run::failure;
 use crate::resp::call::Fail;
+use crate::scripts;
 
 /// How long a library may take to say what its functions are.
 const LOAD_TIME_MAX: Duration = Duration::from_millis(100);
 
+/// How the error ends of what is there already, and of what there is too much of.
+pub(super) const EXISTS: &str = "already exists";
+pub(super) const FULL: &str = "and no more may be";
+
 /// A text that was compiled.
 pub(crate) struct Library {
-    pub(crate) name: String,
-    pub(crate) source: Vec<u8>,
+    pub(crate) said: Arc<scripts::Library>,
     pub(crate) known: Arc<Known>,
-    pub(crate) functions: Vec<Registered>,
 }
 
 impl Library {
@@ -37,7 +40,8 @@ impl Library {
         let watch = Box::new(move || deadline.is_over().then_some(Stop::Time));
         let functions = Sandbox::new().and_then(|mut sandbox| sandbox.functions(&script, limits, watch));
         let functions = functions.map_err(|error| failure(&error))?;
-        Ok(Library { name, source: source.to_vec(), known: Known::new(script), functions })
+        let said = scripts::Library { name, source: source.to_vec(), functions };
+        Ok(Library { said: Arc::new(said), known: Known::new(script) })
     }
 }
 
@@ -54,10 +58,10 @@ impl Table {
     fn of(libraries: BTreeMap<String, Arc<Library>>, position: Position) -> Result<Self, Fail> {
         let mut functions = HashMap::new();
         for library in libraries.values() {
-            for function in &library.functions {
+            for function in &library.said.functions {
                 let entry = (library.clone(), function.is_reading);
                 if functions.insert(function.name.clone(), entry).is_some() {
-                    return Err(format!("ERR Function {} already exists", function.name).into());
+                    return Err(format!("ERR Function {} {EXISTS}", function.name).into());
                 }
             }
         }
@@ -112,14 +116,14 @@ impl Functions {
     /// Keeps a library, in the place of one of that name if that is asked for. Answers its name.
     pub(crate) fn load(&self, store: &Store, source: &[u8], replaces: bool) -> Result<(String, Position), Fail> {
         let library = Library::compile(source, &self.limits)?;
-        let name = library.name.clone();
+        let name = library.said.name.clone();
         let _changing = lock(&self.changing);
         let mut libraries = self.table().libraries.clone();
         if libraries.insert(name.clone(), Arc::new(library)).is_some() && !replaces {
-            return Err(format!("ERR Library '{name}' already exists").into());
+            return Err(format!("ERR Library '{name}' {EXISTS}").into());
         }
         if libraries.len() > self.count_max {
-            return Err(format!("ERR there are {} libraries, and no more may be", self.count_max).into());
+            return Err(format!("ERR there are {} libraries, {FULL}", self.count_max).into());
         }
         let mut table = Table::of(libraries, Position::ZERO)?;
         table.position = store.libraries().put(&name, source)?.position;

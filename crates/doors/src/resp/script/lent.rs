@@ -1,6 +1,6 @@
 //! Scripts that this door runs for another: by text, by hash and by name, with the rights of whoever asks there.
 //!
-//! They run in threads, and have the same turns, time and memory as those of this door's own clients.
+//! `kept` has those that are kept. They run in threads, and have the same turns, time and memory as those of this door's own clients.
 //!
 //! May use: `run`, `cache`, `functions`, `crate::scripts`. Must not know: the other door.
 
@@ -42,7 +42,7 @@ pub(crate) fn lent(door: &Arc<Door>) -> Scripts {
     Scripts::new(Lent(Arc::downgrade(door)))
 }
 
-struct Lent(Weak<Door>);
+pub(super) struct Lent(pub(super) Weak<Door>);
 
 impl RunsScripts for Lent {
     fn run(&self, wanted: Wanted, mut accepts: Accepts, share: Share) -> Running {
@@ -70,12 +70,17 @@ impl Ran {
     }
 }
 
-fn failed(why: Why, text: impl Into<String>) -> Failed {
+pub(super) fn failed(why: Why, text: impl Into<String>) -> Failed {
     Failed { why, text: text.into() }
 }
 
-fn closing() -> Failed {
+pub(super) fn closing() -> Failed {
     failed(Why::Store(ErrorKind::Unavailable), "UNAVAILABLE the door that runs scripts is closed")
+}
+
+/// There is no script with this hash.
+pub(super) fn missing() -> Failed {
+    failed(Why::Missing, "NOSCRIPT No matching script. Send its text.")
 }
 
 /// A script that was found.
@@ -98,10 +103,7 @@ fn find(door: &Door, which: &Which) -> Result<Found, Failed> {
             let (known, spent) = compiled.map_err(|error| failed(Why::Malformed, failure(&error).text()))?;
             Ok(Found { spent, ..found(known) })
         }
-        Which::Hash(sha) => {
-            let missing = || failed(Why::Missing, "NOSCRIPT No matching script. Send its text.");
-            door.scripts.get(sha.as_bytes()).map(found).ok_or_else(missing)
-        }
+        Which::Hash(sha) => door.scripts.get(sha.as_bytes()).map(found).ok_or_else(missing),
         Which::Function(name) => {
             let table = door.functions.table();
             let missing = || failed(Why::Missing, "ERR Function not found");
@@ -217,7 +219,7 @@ fn rests_on(door: &Door, need: Need) -> Vec<(Durability, Position)> {
 /// How errors end that name a limit of the configuration which no second try changes.
 const LIMITS: [&str; 2] = ["(script.memory_bytes_max)", "(script.steps_max)"];
 
-fn why(fail: &Fail) -> Why {
+pub(super) fn why(fail: &Fail) -> Why {
     match fail {
         Fail::Store(error) => Why::Store(error.kind()),
         Fail::TooBig(_) => Why::Store(ErrorKind::Limit),

@@ -1,6 +1,6 @@
 //! Scripts: EVAL and what belongs to it.
 //!
-//! `cache` remembers compiled scripts, `deadline` is how long one may go on, `functions` those that the store keeps by name, `run` locks, runs and commits, `later` does so in a thread with room for the reply, `lent` runs them for another door, `guest` is what a script reaches of the door: the
+//! `cache` remembers compiled scripts, `deadline` is how long one may go on, `functions` those that the store keeps by name, `run` locks, runs and commits, `later` does so in a thread with room for the reply, `lent` runs and `kept` keeps them for another door, `guest` is what a script reaches of the door: the
 //! commands, as they are inside EXEC; `value` turns replies into values and back.
 //!
 //! A script runs in one exclusive, sees its own changes, and is one batch of the journal: effects, not code. If it fails or
@@ -13,6 +13,7 @@ mod cache;
 mod deadline;
 mod functions;
 mod guest;
+mod kept;
 mod later;
 mod lent;
 mod run;
