@@ -1,10 +1,11 @@
 //! Reading and taking entries of a type, and waiting for one.
 //!
 //! Who waits is in one queue with those who wait over RESP, and takes no thread. Who waits only while a transaction has locked what
-//! there is has no queue: it looks again now and then.
+//! there is looks now and then whether it is still there.
 //!
 //! May use: everything of the door but sockets.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::peer::Peer;
 
 /// Entries that a query returns unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
-/// How often who waits for a lock looks whether the entry is free.
+/// How often who waits for a lock looks whether the entry is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Asked<'_> {
@@ -146,31 +147,44 @@ impl Asked<'_> {
         }
     }
 
-    /// Takes what a transaction has locked once it is free, if it is there then.
+    /// Takes what a transaction has locked once it is free, if it is there then. It is in the queue meanwhile, so that the end of the
+    /// lock wakes it; that what is locked goes is told to nobody, and looked for.
     async fn take_unlocked(&self, entries: &Entries, query: &Arc<Query>) -> Result<Taken, Failure> {
+        if !self.is_there(entries, query).await? {
+            // What was not there a moment ago may have come since.
+            return self.take_more(entries, query, Taken::default()).await;
+        }
         let (mut stop, until) = (self.shared.stop.clone(), Instant::now() + query.wait);
+        let mut waiting = pin!(entries.waiting(&query.wanted, Taking::Take)?);
         loop {
-            let (of, wanted) = (entries.clone(), Arc::clone(query));
-            // What a transaction has locked is there for who reads.
-            let look = move |_: &Store, until| {
-                Ok(of.until(until).read_shown(&wanted.wanted, &ReadOptions::default())?.is_some())
-            };
-            let is_there = self.search(look).await?;
-            if is_there && Instant::now() < until {
-                tokio::select! {
-                    () = tokio::time::sleep(LOOK_INTERVAL.min(until - Instant::now())) => {}
-                    _ = stop.wait_for(|stop| *stop) => return Ok(Taken::default()),
-                    () = gone(self.parts.extensions.get::<Peer>()) => return Err(left()),
+            let look_at = until.min(Instant::now() + LOOK_INTERVAL);
+            tokio::select! {
+                // What was granted is not given back because time is over as well.
+                biased;
+                granted = &mut waiting => {
+                    let mut taken = Taken::default();
+                    taken.add(&self.shared.store, entries, granted?);
+                    if self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
+                        return Err(left());
+                    }
+                    return Ok(taken);
                 }
+                () = tokio::time::sleep_until(look_at) => {}
+                _ = stop.wait_for(|stop| *stop) => return Ok(Taken::default()),
+                () = gone(self.parts.extensions.get::<Peer>()) => return Err(left()),
             }
-            let taken = self.take_more(entries, query, Taken::default()).await?;
-            // What was not there a moment ago may have come since: then it is taken, and else not waited for.
-            if !is_there || !taken.entries.is_empty() || Instant::now() >= until {
-                if !taken.entries.is_empty() && self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
-                    return Err(left());
-                }
-                return Ok(taken);
+            if Instant::now() >= until || !self.is_there(entries, query).await? {
+                // What comes between this and the end of waiting goes back.
+                return Ok(Taken::default());
             }
         }
+    }
+
+    /// Whether there is something that is wanted: what a transaction has locked is there for who reads.
+    async fn is_there(&self, entries: &Entries, query: &Arc<Query>) -> Result<bool, Failure> {
+        let (of, wanted) = (entries.clone(), Arc::clone(query));
+        let look =
+            move |_: &Store, until| Ok(of.until(until).read_shown(&wanted.wanted, &ReadOptions::default())?.is_some());
+        self.search(look).await
     }
 }

@@ -121,6 +121,36 @@ fn a_take_waits_for_what_a_transaction_has_locked_if_it_is_there() {
     assert_eq!(entries.usage().entries, 0);
 }
 
+/// Who waited for a lock looked every 50 ms, and who came later could have the entry before.
+#[test]
+fn who_waits_for_a_lock_is_in_the_queue_and_is_woken_by_its_end() {
+    let door = declared();
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    for round in 0..20 {
+        assert_eq!(door.put(&format!("{ORDERS}/entries/1"), &[], "{}").status, 204);
+        let mut locked = door.store.begin();
+        assert!(entries.within(&mut locked).take(&Wanted::id(1), &ReadOptions::default()).unwrap().is_some());
+        let take = |body: Value| post(&door, "take", &body);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| take(json!({"id": 1, "wait_ms": 60_000, "if_exists": true})));
+            until("the first waits", || entries.waiters() == 1);
+            let second = scope.spawn(|| take(json!({"id": 1, "wait_ms": 60_000, "if_exists": true})));
+            until("both wait", || entries.waiters() == 2);
+            if round % 2 == 0 {
+                drop(locked);
+                assert_eq!(first.join().unwrap().json()["entries"][0]["document"], json!({"id": 1}), "{round}");
+            } else {
+                locked.commit(holdfast::Durability::Written).unwrap();
+                assert_eq!(first.join().unwrap().json(), json!({"entries": []}), "{round}");
+            }
+            // It is gone for who came later.
+            assert_eq!(second.join().unwrap().json(), json!({"entries": []}), "{round}");
+        });
+        until("nobody waits", || entries.waiters() == 0);
+        assert_eq!(entries.usage().entries, 0);
+    }
+}
+
 /// The story: sixty clients that did not read had 18 MB of JSON each made for them, and all of it lay in memory.
 #[test]
 fn documents_count_among_bodies_and_what_was_taken_is_shown_in_any_case() {
