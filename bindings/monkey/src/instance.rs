@@ -2,7 +2,8 @@
 //!
 //! The open string is `script=FILE;log=FILE;state=FOLDER`; each part may be missing. The log gets a line for each call:
 //! the thread's number, the resource manager's number, the verb, the branch, the flags in hexadecimal, the answer. In the
-//! folder lies one empty file for each prepared branch, named after it, so that they survive the process.
+//! folder lies one empty file for each prepared branch, named after it, so that they survive the process. What has such a
+//! folder and is said to be done to a branch is done there: the switches and the monkey in Rust share it.
 //!
 //! May use: `abi`, `script`. Must not know: who calls.
 
@@ -14,7 +15,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::abi::{XA_OK, XAER_INVAL, XAER_RMERR, XID_DATA_BYTES, Xid};
+use crate::abi::{XA_OK, XAER_RMERR, XID_DATA_BYTES, Xid};
 use crate::script::{Act, Script};
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -23,40 +24,48 @@ thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(0) };
 }
 
+/// A resource manager that is open: what is behind the switches, and behind the monkey in Rust.
 #[derive(Debug)]
-pub(crate) struct Instance {
+pub struct Instance {
     script: Script,
     log: Option<File>,
     state: Option<PathBuf>,
     rmid: c_int,
+    thread: usize,
 }
 
 impl Instance {
-    /// Reads the open string; an unknown part of it, or a file that cannot be read, is XAER_INVAL.
-    pub(crate) fn open(info: &str, rmid: c_int) -> Result<Self, c_int> {
-        let mut instance = Self { script: Script::default(), log: None, state: None, rmid };
+    /// Reads the open string. The lines of the script that are for `thread` are its own; without one they are those for the
+    /// thread that calls. `rmid` is the number it has in the log.
+    ///
+    /// # Errors
+    /// In plain words: an unknown part of the string, or a file that cannot be read.
+    pub fn open(info: &str, rmid: c_int, thread: Option<usize>) -> Result<Self, String> {
+        let thread = thread.unwrap_or_else(own_thread);
+        let mut instance = Self { script: Script::default(), log: None, state: None, rmid, thread };
         for part in info.split(';').filter(|part| !part.is_empty()) {
-            match part.split_once('=').ok_or(XAER_INVAL)? {
-                ("script", path) => {
-                    let text = fs::read_to_string(path).map_err(|_| XAER_INVAL)?;
-                    instance.script = Script::parse(&text, thread()).map_err(|_| XAER_INVAL)?;
+            let failed = |error: std::io::Error| format!("`{part}`: {error}");
+            match part.split_once('=') {
+                Some(("script", path)) => {
+                    let text = fs::read_to_string(path).map_err(failed)?;
+                    instance.script = Script::parse(&text, thread).map_err(|why| format!("`{part}`: {why}"))?;
                 }
-                ("log", path) => {
+                Some(("log", path)) => {
                     let file = OpenOptions::new().create(true).append(true).open(path);
-                    instance.log = Some(file.map_err(|_| XAER_INVAL)?);
+                    instance.log = Some(file.map_err(failed)?);
                 }
-                ("state", path) => {
-                    fs::create_dir_all(path).map_err(|_| XAER_INVAL)?;
+                Some(("state", path)) => {
+                    fs::create_dir_all(path).map_err(failed)?;
                     instance.state = Some(path.into());
                 }
-                _ => return Err(XAER_INVAL),
+                _ => return Err(format!("`{part}` is neither script=FILE, log=FILE nor state=FOLDER")),
             }
         }
         Ok(instance)
     }
 
     /// What the script says to a call, after writing it down. When it says to die, this does not return.
-    pub(crate) fn answer(&mut self, verb: &str, xid: Option<&Xid>, flags: c_long) -> c_int {
+    pub fn answer(&mut self, verb: &str, xid: Option<&Xid>, flags: c_long) -> c_int {
         let act = self.script.next(verb);
         if let (Act::Answer(code), None, None) = (act, &self.log, &self.state) {
             return code;
@@ -82,7 +91,8 @@ impl Instance {
     }
 
     /// The prepared branches.
-    pub(crate) fn prepared(&self) -> Vec<Xid> {
+    #[must_use]
+    pub fn prepared(&self) -> Vec<Xid> {
         let Some(folder) = &self.state else { return Vec::new() };
         let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
         let names = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -107,7 +117,7 @@ impl Instance {
 
     fn note(&mut self, verb: &str, branch: &str, flags: c_long, answer: &str) {
         if let Some(log) = &mut self.log {
-            let line = format!("{} {} {verb} {branch} {flags:x} {answer}\n", thread(), self.rmid);
+            let line = format!("{} {} {verb} {branch} {flags:x} {answer}\n", self.thread, self.rmid);
             // One write to a file opened for appending: lines of several threads and processes do not mix.
             drop(log.write_all(line.as_bytes()));
         }
@@ -115,7 +125,7 @@ impl Instance {
 }
 
 /// The number of this thread: the first that opened a monkey in this process is 1.
-fn thread() -> usize {
+fn own_thread() -> usize {
     THREAD.with(|own| {
         if own.get() == 0 {
             own.set(THREADS.fetch_add(1, Ordering::Relaxed).saturating_add(1));
@@ -158,7 +168,15 @@ fn bytes(text: &str) -> Option<Vec<c_char>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{name, xid};
+    use super::{Instance, name, xid};
+
+    #[test]
+    fn what_an_open_string_has_that_is_not_known_is_told() {
+        for (text, what) in [("scripts=a", "neither"), ("script=/nowhere/at all", "script="), ("x", "neither")] {
+            let refused = Instance::open(text, 1, Some(1)).unwrap_err();
+            assert!(refused.contains(what), "{refused}");
+        }
+    }
 
     #[test]
     fn names_of_branches_round_trip() {

@@ -1,4 +1,4 @@
-//! What the monkey answers: a text file, read when a thread opens it.
+//! What the monkey answers: a text file, read when a thread opens it. For users it is in `docs/reference/monkey.md`.
 //!
 //! A line is a verb and the answers to its calls, one after the other; the last is repeated. Answers are names of the XA
 //! standard. `VERB@N` is for the Nth thread that opened a monkey in this process, counted from 1, and goes before a line

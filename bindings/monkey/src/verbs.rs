@@ -62,8 +62,8 @@ unsafe extern "C" fn open(info: *mut c_char, rmid: c_int, flags: c_long) -> c_in
     // SAFETY: the transaction manager hands in a string that ends with a zero, and keeps it during the call.
     let info = unsafe { CStr::from_ptr(info) };
     let Ok(info) = info.to_str() else { return XAER_INVAL };
-    match Instance::open(info, rmid) {
-        Err(code) => code,
+    match Instance::open(info, rmid, None) {
+        Err(_) => XAER_INVAL,
         Ok(mut instance) => {
             let code = instance.answer("open", None, flags);
             if code == XA_OK {

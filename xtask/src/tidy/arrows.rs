@@ -16,7 +16,7 @@ const BELOW: &[&str] =
     &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "grid", "client", "doors", "cluster", "c"];
 
 /// What exists only for tests.
-const FOR_TESTS: &[&str] = &["xa-monkey"];
+const FOR_TESTS: &[&str] = &["xa-monkey", "xa-monkey-rust"];
 
 /// Who may import whom; names are package names without the leading `holdfast-`.
 const PICTURE: &[(&str, &[&str])] = &[
@@ -41,6 +41,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("examples", &["holdfast", "tm", "grid", "client"]),
     ("c", &["holdfast", "tm"]),
     ("xa-monkey", &[]),
+    ("xa-monkey-rust", &["tm", "xa-monkey"]),
     ("python", &["holdfast"]),
     ("tests", &[]),
     ("xtask", &[]),
