@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use holdfast::Durability;
 use tm::{
-    BranchName, Call, Decisions, Deed, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase,
+    BranchEnd, BranchName, Call, Decisions, Deed, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase,
     TwoPhaseDecision, XaCode, decide_abort, note_done,
 };
 
@@ -193,8 +193,16 @@ impl Drive {
                 // A copy: what it is of is let go of then.
                 let durability = self.id.last_resource.map_or(means.durability, |_| Some(Durability::Synced));
                 let asked = means.decisions.commit(self.id, &branches, durability);
-                if let Err(error) = &asked {
-                    last_error::set(format!("the coordinator does not say that it is committed: {error}"));
+                let did = |number: &usize| self.machine.end_of(*number).and_then(BranchEnd::heuristic).is_some();
+                match &asked {
+                    Ok(()) => {}
+                    // What it did by itself is why the transaction does not end well, and stays what the program is told.
+                    Err(error) if numbers.iter().any(did) => {
+                        tracing::warn!(id = %self.id, %error, "what was done by itself does not stand with a decision");
+                    }
+                    Err(error) => {
+                        last_error::set(format!("the coordinator does not say that it is committed: {error}"))
+                    }
                 }
                 let decision = match asked {
                     Ok(()) => TwoPhaseDecision::Committed,

@@ -18,13 +18,14 @@
 //!  rollback ──▶ rolling back ──────────────────────────────────────────────┘
 //! ```
 //!
-//! With a last resource deciding is another matter: `two_phase/last.rs`.
+//! With a last resource deciding is another matter: `two_phase/last.rs`. One phase is in `two_phase/one_phase.rs`.
 //!
 //! Every [`Call`] but `Done`, `Deeds` and `LetGo` is answered exactly once, in any order. Branches are numbers: places in the caller's list.
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
 mod last;
+mod one_phase;
 
 use crate::codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 use crate::record::Heuristic;
@@ -170,6 +171,7 @@ enum Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     OnePhase,
+    Recording,
     Preparing,
     Deciding,
     InDoubt,
@@ -214,11 +216,6 @@ impl TwoPhase {
         }
         machine.proceed();
         machine
-    }
-
-    fn commit_in_one_phase(&mut self, branch: usize) {
-        self.stage = Stage::OnePhase;
-        self.ask(branch, Verb::OnePhase);
     }
 
     /// Begins to roll back.
@@ -342,6 +339,7 @@ impl TwoPhase {
         self.coordinator_asked = false;
         self.awaited -= 1;
         match (self.stage, decision) {
+            (Stage::Recording, decision) => self.recorded(decision),
             (Stage::HandingOver, decision) => self.handed_over(decision),
             (Stage::Copying, decision) => self.copied(decision),
             (Stage::InDoubt, decision) if self.last.is_some() => match (self.last, decision) {
@@ -395,17 +393,10 @@ impl TwoPhase {
                 Stage::Committing => self.commit_next_group(),
                 Stage::RollingBack => self.after_rollback(),
                 Stage::Forgetting => self.after_forget(),
-                Stage::Deciding | Stage::InDoubt | Stage::Copying | Stage::HandingOver | Stage::Over => return,
+                Stage::Recording | Stage::Deciding | Stage::InDoubt | Stage::Copying | Stage::HandingOver => return,
+                Stage::Over => return,
             }
             assert!(self.awaited > 0 || self.stage != before, "each stage asks something or goes on");
-        }
-    }
-
-    fn after_one_phase(&mut self) {
-        if self.branches.iter().any(|branch| branch.state == State::Active) {
-            self.roll_back();
-        } else {
-            self.forget();
         }
     }
 

@@ -94,7 +94,9 @@ fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[TwoPhaseDecision]
             }
             Call::Done(_) => coordinator.push('D'),
             Call::Deeds(deeds) => {
-                assert!(deeds.iter().all(|(_, deed)| *deed != Heuristic::Rollback), "that is no news");
+                let wanted_rollback = branches.iter().any(|calls| calls.contains('r'));
+                let is_news = |deed| deed != Heuristic::Rollback || !wanted_rollback;
+                assert!(deeds.iter().all(|(_, deed)| is_news(*deed)), "that is none");
                 coordinator.push('H');
             }
             Call::CommitLast(branch) => {
@@ -235,14 +237,38 @@ fn one_branch_alone_commits_in_one_phase_whatever_it_answers() {
                     coordinator: if is_deed(back) { "H".to_owned() } else { String::new() },
                     outcome: outcome_of(&back[..1], false),
                 },
-                end => Seen {
-                    branches: vec![format!("1{}", &end[1..])],
-                    coordinator: String::new(),
-                    outcome: outcome_of(&end[..1], true),
-                },
+                // It is recorded first.
+                end if end.ends_with('f') => continue,
+                end => {
+                    Seen { branches: vec!["1".to_owned()], coordinator: String::new(), outcome: outcome_of(end, true) }
+                }
             };
             let seen = run(TwoPhase::commit(&[0], OtherWork::Nothing), &[script], &[]);
             assert_eq!(seen, expected, "{first} {rollback}");
+        }
+    }
+}
+
+/// Only its program was told, and nobody else could find out once it was forgotten.
+#[test]
+fn what_one_branch_alone_did_by_itself_is_recorded_before_it_is_forgotten() {
+    for (first, _, one, ..) in TABLE.into_iter().filter(|row| row.2.ends_with('f')) {
+        for decisions in DECISIONS {
+            let (coordinator, calls) = match decisions {
+                [TwoPhaseDecision::Committed] => ("d[0]D", "1f"),
+                [TwoPhaseDecision::Aborted] => ("d[0]H", "1f"),
+                [_, TwoPhaseDecision::Committed] => ("d[0]aD", "1f"),
+                [_, TwoPhaseDecision::Aborted] => ("d[0]aH", "1f"),
+                // It remembers, and recovery has it recorded.
+                _ => ("d[0]a", "1"),
+            };
+            let script = Script { first, commit: XaCode::Ok, rollback: XaCode::Ok };
+            let (branches, coordinator) = (vec![calls.to_owned()], coordinator.to_owned());
+            // What the coordinator says changes nothing about what was done.
+            let expected = Seen { branches, coordinator, outcome: outcome_of(&one[..1], true) };
+            for machine in [TwoPhase::commit(&[0], OtherWork::Nothing), TwoPhase::commit_with_last(&[0], 0)] {
+                assert_eq!(run(machine, &[script], decisions), expected, "{first} {decisions:?}");
+            }
         }
     }
 }
@@ -375,9 +401,10 @@ fn what_is_not_forgotten_is_told_the_coordinator_so_that_recovery_may_end_it() {
     let mut alone = TwoPhase::commit(&[0], OtherWork::Nothing);
     alone.next_calls();
     alone.answer(0, XaCode::HeuristicHazard);
-    // What is done in one phase was decided by nobody else.
+    alone.next_calls();
+    alone.decide(TwoPhaseDecision::Aborted);
     let deeds = vec![Call::Deeds(vec![(0, Heuristic::Hazard)])];
-    for (machine, recorded) in [(prepared, deeds.clone()), (active, deeds), (alone, vec![])] {
+    for (machine, recorded) in [(prepared, deeds.clone()), (active, deeds.clone()), (alone, deeds)] {
         for code in XaCode::ALL {
             let mut machine = machine.clone();
             assert_eq!(machine.next_calls(), [recorded.clone(), vec![Call::Forget(0)]].concat());

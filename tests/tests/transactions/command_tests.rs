@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use holdfast_tests::{Finished, Launch, files_of, flip, holdfast, run};
-use tm::{Begin, Branch, Coordinator, Decisions, PostgresBranch, Remote, RemoteOptions};
+use monkey_rust::{Monkey, Opening};
+use tm::{Begin, Branch, Coordinator, Decisions, PostgresBranch, Remote, RemoteOptions, ResourceManager};
 use tokio_postgres::NoTls;
 
 use crate::bank::name;
@@ -161,4 +162,44 @@ async fn a_decision_that_was_lost_by_damage_is_made_again_by_a_person() {
     let recovered = xa(&["recover", "--profile", &profile]);
     assert_eq!(recovered.code, Some(0), "{}", recovered.text);
     assert!(recovered.text.contains(&format!("{lost}.ledger: committed")), "{}", recovered.text);
+}
+
+/// Of a commit in one phase no coordinator hears, and so nobody but the program heard of what was done instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_instead_of_a_commit_in_one_phase_is_listed_by_the_server_until_a_person_forgets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let launch = Launch::new(&folder.path().join("data"));
+    let mut server = launch.start();
+    let mut done = Vec::new();
+    for (answer, state) in [
+        ("XA_HEURCOM", "heuristic-commit"),
+        ("XA_HEURRB", "heuristic-rollback"),
+        ("XA_HEURMIX", "heuristic-mixed"),
+        ("XA_HEURHAZ", "heuristic-hazard"),
+    ] {
+        let (script, log) = (folder.path().join("script"), folder.path().join(state));
+        std::fs::write(&script, format!("commit {answer}")).unwrap();
+        let text = format!("script={};log={}", script.display(), log.display());
+        let monkey = Monkey::open(name("queue"), &Opening { text: &text, ..Opening::default() }).unwrap();
+        let options = RemoteOptions::new(&server.resp().to_string());
+        let coordinator = Coordinator::connect(options).await.unwrap();
+        let mut transaction = coordinator.begin(Begin::default()).unwrap();
+        let branch = monkey.start(&transaction.xid("queue").unwrap()).unwrap();
+        transaction.enlist(monkey.name(), branch).await.unwrap();
+        done.push((transaction.id().to_string(), state));
+        assert_eq!(transaction.commit().await.is_ok(), answer == "XA_HEURCOM");
+        assert!(std::fs::read_to_string(log).unwrap().contains(" forget "));
+        // Whoever comes next, killed or not, has it.
+        server.kill();
+        server = launch.start();
+    }
+    let address = server.resp().to_string();
+    for (id, state) in done {
+        let listed = xa(&["list", "--address", &address]);
+        let line = listed.text.lines().find(|line| line.starts_with(&id)).unwrap_or_default();
+        assert!(line.contains("committed") && line.ends_with(&format!("queue={state}")), "{}", listed.text);
+        assert_eq!(xa(&["forget", &id, "--address", &address]).code, Some(1), "it is not forgotten by the way");
+        assert_eq!(xa(&["forget", &id, "--force", "--address", &address]).code, Some(0));
+        assert!(!xa(&["list", "--address", &address]).text.contains(&id));
+    }
 }

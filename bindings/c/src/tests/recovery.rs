@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 
-use tm::{BranchName, CoordinatorId, Decisions, Deed, ErrorKind, Heuristic, OwnerId, TransactionId, XaCode, Xid};
+use tm::{
+    BranchName, CoordinatorId, Decisions, Deed, ErrorKind, Heuristic, Learned, OwnerId, TransactionId, XaCode, Xid,
+};
 
 use super::scene::{COORDINATOR, Memory, STATIC, Scene};
 use crate::abi::{TMNOFLAGS, TX_COMMITTED, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
@@ -171,6 +173,40 @@ fn nobody_forgets_what_it_did_by_itself_before_that_is_recorded() {
     assert_eq!(scene.thread.end(End::Commit), TX_MIXED);
     assert_eq!(scene.verbs(), "end end prepare prepare commit commit forget");
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
+}
+
+/// Of a commit in one phase the coordinator did not hear, nor of what was done instead.
+#[test]
+fn what_was_done_instead_of_a_commit_in_one_phase_is_recorded_before_it_is_forgotten() {
+    for (answer, did, code) in [
+        ("XA_HEURCOM", Heuristic::Commit, TX_OK),
+        ("XA_HEURRB", Heuristic::Rollback, TX_ROLLBACK),
+        ("XA_HEURMIX", Heuristic::Mixed, TX_MIXED),
+        ("XA_HEURHAZ", Heuristic::Hazard, TX_HAZARD),
+    ] {
+        for refusal in [None, Some(ErrorKind::Aborted), Some(ErrorKind::Unknown)] {
+            for refuses_records in [false, true] {
+                let mut scene = Scene::new(&[(STATIC, &format!("commit {answer}"))]);
+                assert_eq!(scene.open(), TX_OK);
+                assert_eq!(scene.thread.begin(), TX_OK);
+                let id = scene.thread.transaction.unwrap().id;
+                *scene.memory.refusal.lock().unwrap() = refusal;
+                *scene.memory.refuses_records.lock().unwrap() = refuses_records;
+                last_error::set("before".to_owned());
+                assert_eq!(scene.thread.end(End::Commit), code, "{answer} {refusal:?}");
+                assert_eq!(last_error::text(), format!("xa_commit of `monkey0` answered {answer}"));
+                assert_eq!(scene.verbs(), if refuses_records { "end commit" } else { "end commit forget" });
+                let branch = BranchName::new("monkey0").unwrap();
+                let (decided, refused) = match refusal {
+                    _ if refuses_records => (vec![], vec![]),
+                    None => (vec![(id, Learned { branch, heuristic: Some(did) })], vec![]),
+                    Some(_) => (vec![], vec![(id, Deed { branch, did })]),
+                };
+                assert_eq!(*scene.memory.done.lock().unwrap(), decided, "{answer} {refusal:?}");
+                assert_eq!(*scene.memory.deeds.lock().unwrap(), refused, "{answer} {refusal:?}");
+            }
+        }
+    }
 }
 
 /// Of a transaction that was rolled back the resource manager was told to forget at once, and then nobody knew.

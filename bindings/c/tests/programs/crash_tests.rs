@@ -181,13 +181,21 @@ fn listed(stage: &Stage) -> Vec<(tm::TransactionId, BranchName, String)> {
 
 #[test]
 fn what_a_resource_manager_did_is_known_although_the_program_dies_while_it_is_to_forget() {
-    for (first, second, state) in [
-        ("commit XA_HEURRB", "", "heuristic-rollback"),
-        ("rollback XA_HEURCOM", "prepare XA_RBOTHER", "heuristic-commit"),
+    // One that is alone commits in one phase, and nothing of it is prepared.
+    for (first, second, state, prepared) in [
+        ("commit XA_HEURRB", Some(""), "heuristic-rollback", 1),
+        ("rollback XA_HEURCOM", Some("prepare XA_RBOTHER"), "heuristic-commit", 1),
+        ("commit XA_HEURCOM", None, "heuristic-commit", 0),
+        ("commit XA_HEURRB", None, "heuristic-rollback", 0),
+        ("commit XA_HEURMIX", None, "heuristic-mixed", 0),
+        ("commit XA_HEURHAZ", None, "heuristic-hazard", 0),
     ] {
-        for (point, is_kept) in [("kill-before", 1), ("kill-after", 0)] {
-            let case = format!("{first}, {point}");
-            let stage = Stage::embedded(&[(STATIC, &format!("{first}\nforget {point}")), (STATIC, second)]);
+        for (point, is_kept) in [("kill-before", prepared), ("kill-after", 0)] {
+            let case = format!("{first}, {second:?}, {point}");
+            let script = format!("{first}\nforget {point}");
+            let monkeys: Vec<(&str, &str)> =
+                [Some(script.as_str()), second].into_iter().flatten().map(|script| (STATIC, script)).collect();
+            let stage = Stage::embedded(&monkeys);
             assert_eq!(stage.play(&["open", "begin", "commit"]).len(), 2, "{case}: it dies in the commit");
             assert_eq!(stage.prepared(0), is_kept, "{case}");
             let is_known =

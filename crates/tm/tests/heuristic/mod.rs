@@ -1,10 +1,11 @@
-//! What resource managers did by themselves against a rollback: recorded first, then forgotten, by programs and by recovery.
+//! What resource managers did by themselves against a rollback, or asked to commit in one phase: recorded first, then forgotten, by
+//! programs and by recovery.
 
 use std::sync::{Arc, Mutex};
 
 use holdfast::Durability;
 use holdfast_tm::{
-    Administration, Answer, Begin, BoxFuture, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Error,
+    Administration, Answer, Begin, BoxFuture, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error,
     ErrorKind, Fate, Forget, Heuristic, LastResourceId, Learned, Outcome, Pace, Recovery, ResourceManager, State,
     TransactionId, Verdict, Vote, XaCode, Xid,
 };
@@ -23,6 +24,13 @@ struct Full {
     is_full: Arc<Mutex<bool>>,
 }
 
+impl Full {
+    fn check_room(&self) -> Result<(), Error> {
+        let full = Error { kind: ErrorKind::Unavailable, text: "the disk is full".to_owned() };
+        if *self.is_full.lock().unwrap() { Err(full) } else { Ok(()) }
+    }
+}
+
 impl Decisions for Full {
     fn coordinator(&self) -> CoordinatorId {
         self.inner.coordinator()
@@ -33,6 +41,7 @@ impl Decisions for Full {
     }
 
     fn commit(&self, id: TransactionId, branches: &[BranchName], how: Option<Durability>) -> Result<(), Error> {
+        self.check_room()?;
         self.inner.commit(id, branches, how)
     }
 
@@ -45,9 +54,7 @@ impl Decisions for Full {
     }
 
     fn record_deeds(&self, id: TransactionId, deeds: &[Deed]) -> Result<(), Error> {
-        if *self.is_full.lock().unwrap() {
-            return Err(Error { kind: ErrorKind::Unavailable, text: "the disk is full".to_owned() });
-        }
+        self.check_room()?;
         self.inner.record_deeds(id, deeds)
     }
 
@@ -79,8 +86,8 @@ fn full(bank: &Bank) -> (Coordinator, Arc<Mutex<bool>>) {
 }
 
 /// What is listed of a transaction with branches.
-fn listed(bank: &Bank, id: TransactionId) -> Vec<(String, String)> {
-    let all = bank.embedded.list("0").unwrap().transactions;
+fn listed(embedded: &Embedded, id: TransactionId) -> Vec<(String, String)> {
+    let all = embedded.list("0").unwrap().transactions;
     let found = all.into_iter().filter(|status| status.id == id);
     let branches = found.flat_map(|status| status.branches);
     branches.map(|branch| (branch.branch.to_string(), branch.state)).collect()
@@ -97,12 +104,12 @@ async fn what_a_program_hears_against_its_rollback_is_listed_until_somebody_forg
         let told = transaction.rollback().await.unwrap_err();
         assert_eq!(told.outcome, outcome, "{code}");
         assert_eq!(one.calls(), ["rollback", "forget"]);
-        assert_eq!(listed(&bank, id), [("one".to_owned(), state.to_owned())]);
+        assert_eq!(listed(&bank.embedded, id), [("one".to_owned(), state.to_owned())]);
         assert_eq!(bank.embedded.status(id).unwrap().state, State::Aborted);
         let refused = Administration::forget(&bank.embedded, id, Forget::Settled).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Invalid, "{refused}");
         Administration::forget(&bank.embedded, id, Forget::EvenInDoubt).unwrap();
-        assert!(listed(&bank, id).is_empty());
+        assert!(listed(&bank.embedded, id).is_empty());
     }
 }
 
@@ -119,7 +126,7 @@ async fn what_cannot_be_recorded_is_remembered_by_the_resource_manager_and_found
         let told = transaction.rollback().await.unwrap_err();
         assert!(told.to_string().contains("is not recorded yet: the disk is full"), "{told}");
         assert_eq!(one.calls(), ["rollback"]);
-        assert!(listed(&bank, xid.transaction).is_empty());
+        assert!(listed(&bank.embedded, xid.transaction).is_empty());
         // It lists it, as the standard has it, until it is to forget it.
         one.hold(&xid);
         let mut recovery = Recovery::new(&coordinator, vec![Arc::new(one.clone())], Pace::default());
@@ -131,7 +138,7 @@ async fn what_cannot_be_recorded_is_remembered_by_the_resource_manager_and_found
         let report = recovery.run().await;
         assert_eq!((report.found[0].fate, report.found[0].reason.as_str()), (Fate::Heuristic, "as it was told"));
         assert_eq!(one.calls(), ["rollback", "rollback", "rollback", "forget"]);
-        assert_eq!(listed(&bank, xid.transaction), [("one".to_owned(), state.to_owned())]);
+        assert_eq!(listed(&bank.embedded, xid.transaction), [("one".to_owned(), state.to_owned())]);
     }
 }
 
@@ -145,7 +152,7 @@ async fn one_that_rolled_back_by_itself_what_is_rolled_back_leaves_nothing_to_lo
     let mut recovery = Recovery::new(&bank.coordinator, vec![Arc::new(one.clone())], Pace::default());
     assert_eq!(recovery.run().await.found[0].fate, Fate::RolledBack);
     assert_eq!(one.calls(), ["rollback", "forget"]);
-    assert!(listed(&bank, id).is_empty());
+    assert!(listed(&bank.embedded, id).is_empty());
 }
 
 /// A resource manager that also is a last resource, which committed everything.
@@ -194,8 +201,100 @@ async fn what_was_done_against_a_last_resource_is_listed_too() {
         let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(one.clone()), Arc::new(last)];
         let report = Recovery::new(&bank.coordinator, managers, Pace::default()).run().await;
         assert_eq!(report.found[0].fate, Fate::Heuristic, "{report:?}");
-        assert_eq!(listed(&bank, id), [("one".to_owned(), "heuristic-rollback".to_owned())], "{is_copied}");
+        assert_eq!(listed(&bank.embedded, id), [("one".to_owned(), "heuristic-rollback".to_owned())], "{is_copied}");
         let state = if is_copied { State::Committed } else { State::LastResource };
         assert_eq!(bank.embedded.status(id).unwrap().state, state);
     }
+}
+
+const ONE_PHASE: [(XaCode, &str, Outcome); 4] = [
+    (XaCode::HeuristicCommit, "heuristic-commit", Outcome::Committed),
+    (XaCode::HeuristicRollback, "heuristic-rollback", Outcome::RolledBack),
+    (XaCode::HeuristicMixed, "heuristic-mixed", Outcome::Mixed),
+    (XaCode::HeuristicHazard, "heuristic-hazard", Outcome::Hazard),
+];
+
+/// Commits the only branch of a transaction, in one phase.
+async fn commit_alone(coordinator: &Coordinator, one: &Monkey) -> (Xid, Outcome, String) {
+    let mut transaction = coordinator.begin(Begin::default()).unwrap();
+    let xid = transaction.xid(one.name().as_str()).unwrap();
+    enlist(&mut transaction, &[one]).await;
+    match transaction.commit().await {
+        Ok(_) => (xid, Outcome::Committed, String::new()),
+        Err(failed) => (xid, failed.outcome, failed.to_string()),
+    }
+}
+
+/// No coordinator hears of a commit in one phase, and none heard of what was done instead: the program was told, and when it was
+/// gone nobody knew.
+#[tokio::test]
+async fn what_was_done_instead_of_a_commit_in_one_phase_is_listed_also_after_a_restart_until_somebody_forgets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut done = Vec::new();
+    for (code, state, outcome) in ONE_PHASE {
+        let coordinator = Coordinator::open(folder.path(), holdfast::Options::default()).await.unwrap();
+        let one = Monkey::new("one").answering("one phase", code);
+        let (xid, told, _) = commit_alone(&coordinator, &one).await;
+        assert_eq!(told, outcome, "{code}");
+        assert_eq!(one.calls(), ["one phase", "forget"]);
+        done.push((xid.transaction, state));
+    }
+    let embedded = Embedded::open(folder.path(), holdfast::Options::default()).unwrap();
+    for (id, state) in done {
+        assert_eq!(listed(&embedded, id), [("one".to_owned(), state.to_owned())]);
+        assert_eq!(embedded.status(id).unwrap().state, State::Committed);
+        assert_eq!(Administration::forget(&embedded, id, Forget::Settled).unwrap_err().kind, ErrorKind::Invalid);
+        Administration::forget(&embedded, id, Forget::EvenInDoubt).unwrap();
+        assert!(listed(&embedded, id).is_empty());
+    }
+}
+
+/// A coordinator that has given the transaction up does not take the decision: then it stands with the rollback.
+#[tokio::test]
+async fn what_was_done_in_one_phase_behind_the_deadline_is_listed_too() {
+    let bank = bank();
+    for (code, state, outcome) in ONE_PHASE {
+        let one = Monkey::new("one").answering("one phase", code);
+        let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+        let id = transaction.id();
+        enlist(&mut transaction, &[&one]).await;
+        bank.embedded.abort(id).unwrap();
+        let ended = transaction.commit().await.map_or_else(|failed| failed.outcome, |_| Outcome::Committed);
+        assert_eq!(ended, outcome, "{code}");
+        assert_eq!(one.calls(), ["one phase", "forget"]);
+        assert_eq!(listed(&bank.embedded, id), [("one".to_owned(), state.to_owned())]);
+        assert_eq!(bank.embedded.status(id).unwrap().state, State::Aborted);
+    }
+}
+
+#[tokio::test]
+async fn what_was_done_in_one_phase_and_cannot_be_recorded_is_found_by_recovery() {
+    let bank = bank();
+    let (coordinator, is_full) = full(&bank);
+    for (code, state, outcome) in ONE_PHASE {
+        *is_full.lock().unwrap() = true;
+        let one = Monkey::new("one").answering("one phase", code).answering("rollback", code);
+        let (xid, told, reasons) = commit_alone(&coordinator, &one).await;
+        assert_eq!(told, outcome, "{code}");
+        assert!(told == Outcome::Committed || reasons.contains("the disk is full"), "{reasons}");
+        assert_eq!(one.calls(), ["one phase"]);
+        one.hold(&xid);
+        *is_full.lock().unwrap() = false;
+        Recovery::new(&coordinator, vec![Arc::new(one.clone())], Pace::default()).run().await;
+        assert_eq!(one.calls(), ["one phase", "rollback", "forget"]);
+        // Nobody decided to commit it, so what was rolled back is as it should be.
+        let expected =
+            if code == XaCode::HeuristicRollback { vec![] } else { vec![("one".to_owned(), state.to_owned())] };
+        assert_eq!(listed(&bank.embedded, xid.transaction), expected);
+    }
+}
+
+/// Whoever is out of reach remembers nothing of it, and nothing is to be forgotten.
+#[tokio::test]
+async fn a_commit_in_one_phase_whose_answer_is_lost_is_the_programs_to_hear() {
+    let bank = bank();
+    let one = Monkey::new("one").answering("one phase", XaCode::ManagerDown);
+    let (xid, told, _) = commit_alone(&bank.coordinator, &one).await;
+    assert_eq!((told, one.calls()), (Outcome::Hazard, vec!["one phase"]));
+    assert!(listed(&bank.embedded, xid.transaction).is_empty());
 }
