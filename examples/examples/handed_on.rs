@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use holdfast::{Options, Store};
 use tm::{
-    Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, Pace, Recovery, ResourceManager, Sharing,
-    XaCode, Xid,
+    Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, InDoubt, Pace, Recovery, ResourceManager,
+    Sharing, XaCode, Xid,
 };
 
 type Problem = Box<dyn std::error::Error>;
@@ -96,8 +96,11 @@ impl ResourceManager for Shelf {
         &self.0.name
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
-        Box::pin(async { Ok(self.goods().prepared.values().map(|(xid, _)| xid.clone()).collect()) })
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
+        Box::pin(async {
+            let branches: Vec<Xid> = self.goods().prepared.values().map(|(xid, _)| xid.clone()).collect();
+            Ok(branches.into())
+        })
     }
 
     fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {

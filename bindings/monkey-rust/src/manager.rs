@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use monkey::Instance;
 use tm::xa_h::{TMNOFLAGS, TMSTARTRSCAN, XidData};
-use tm::{Answer, BoxFuture, BranchName, ResourceManager, XaCode, Xid};
+use tm::{Answer, BoxFuture, BranchName, InDoubt, ResourceManager, XaCode, Xid};
 
 use crate::branch::MonkeyBranch;
 
@@ -86,7 +86,7 @@ impl ResourceManager for Monkey {
         self.0.order
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         Box::pin(async {
             let mut instance = self.0.lock();
             // As the switches do it: what is no error is a number of branches there.
@@ -94,7 +94,9 @@ impl ResourceManager for Monkey {
             if answer < XaCode::Ok.number() {
                 return Err(format!("xa_recover answered {}", code(answer)));
             }
-            Ok(instance.prepared().iter().filter_map(branch_of).collect())
+            let listed: Vec<XidData> = instance.prepared().into_iter().map(data_of).collect();
+            let branches = listed.iter().filter_map(|name| name.to_xid()).collect();
+            Ok(InDoubt { branches, unreadable: listed.iter().filter_map(|name| name.unreadable()).collect() })
         })
     }
 
@@ -140,8 +142,7 @@ fn named(xid: &Xid) -> monkey::Xid {
     monkey::Xid { format, gtrid_length, bqual_length, data }
 }
 
-/// The branch, when it is one of ours.
-fn branch_of(xid: &monkey::Xid) -> Option<Xid> {
-    let monkey::Xid { format, gtrid_length, bqual_length, data } = *xid;
-    XidData { format, gtrid_length, bqual_length, data }.to_xid()
+fn data_of(xid: monkey::Xid) -> XidData {
+    let monkey::Xid { format, gtrid_length, bqual_length, data } = xid;
+    XidData { format, gtrid_length, bqual_length, data }
 }

@@ -18,7 +18,7 @@ use doors::numbers::RecoveryNumbers;
 use holdfast::Store;
 use tm::{
     BranchName, Coordinator, CoordinatorPlace, Decisions, Down, Embedded, Fate, Found, Pace, Profile, Recovery, Remote,
-    RemoteOptions, Report, ResourceManager, ResourceManagerProfile, Switches, Xid,
+    RemoteOptions, Report, ResourceManager, ResourceManagerProfile, Switches, Unreadable, Xid,
 };
 use tokio::sync::watch;
 
@@ -254,6 +254,9 @@ impl Watch {
         if report.down.iter().all(|down| down.manager.is_some()) && !report.found.is_empty() {
             self.down.remove(&None);
         }
+        for Unreadable { manager, name, .. } in report.unreadable.iter().filter(|unreadable| unreadable.is_new) {
+            tracing::warn!("xa: {profile}: {manager}: {name:?} is prepared and cannot be read, and is left alone");
+        }
         report.down.iter().for_each(|down| self.note_down(down));
         let before: BTreeSet<(BranchName, Xid)> = self.unsettled.keys().cloned().collect();
         let found: BTreeMap<(BranchName, Xid), &Found> =
@@ -333,7 +336,7 @@ mod tests {
     }
 
     fn answered(names: &[&str], found: Vec<Found>) -> Report {
-        Report { answered: names.iter().copied().map(name).collect(), down: Vec::new(), found }
+        Report { answered: names.iter().copied().map(name).collect(), found, ..Report::default() }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdfast::Options;
 use tm::{
     Administration, Begin, BranchName, Checked, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Found, Pace,
-    Profile, Progress, Recovery, Remote, Settling, State, Status, Switches, TransactionId,
+    Profile, Progress, Recovery, Remote, Settling, State, Status, Switches, TransactionId, Unreadable,
 };
 
 use self::place::ProfilePlace;
@@ -209,6 +209,9 @@ fn tell(coordinator: &dyn Coordinator, told: Progress<'_>) {
             complain(format_args!("no answer  {name}: {}", down.reason));
         }
         Progress::Found(found) => tell_found(coordinator, found),
+        Progress::Unreadable(Unreadable { manager, name, .. }) => {
+            complain(format_args!("{:<10} {name:?}: cannot be read, and is left alone", manager.as_str()));
+        }
     }
 }
 

@@ -67,6 +67,22 @@ pub trait Branch: Send {
     }
 }
 
+/// What is prepared in a resource manager under names that begin as Holdfast's do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InDoubt {
+    /// The branches.
+    pub branches: Vec<Xid>,
+    /// Names that are none: damaged, or made by a version to come, or by somebody else who begins them as we do. As the resource
+    /// manager takes them, so that a person can end them. Recovery leaves them alone, and tells of them.
+    pub unreadable: Vec<String>,
+}
+
+impl From<Vec<Xid>> for InDoubt {
+    fn from(branches: Vec<Xid>) -> Self {
+        Self { branches, unreadable: Vec::new() }
+    }
+}
+
 /// A resource manager as recovery sees it: reached by a connection of its own, and anew for each round.
 pub trait ResourceManager: Send + Sync {
     /// Its name, which is that of its branches.
@@ -78,7 +94,7 @@ pub trait ResourceManager: Send + Sync {
     }
 
     /// The branches that are prepared there, as far as Holdfast made their names; or why that cannot be learned.
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>>;
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>>;
 
     /// Commits a branch that was found.
     ///

@@ -42,7 +42,7 @@ mod transaction;
 
 pub use administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 #[cfg(feature = "sql")]
-pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
+pub use branch::{Answer, BoxFuture, Branch, InDoubt, ResourceManager};
 #[cfg(feature = "sql")]
 pub use check::{Checked, Fault, Switches, check, check_coordinator, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
@@ -64,7 +64,7 @@ pub use profile::{
     ResourceManagerKind, ResourceManagerProfile, Secret,
 };
 #[cfg(feature = "sql")]
-pub use recovery::{Down, Fate, Found, Progress, Recovery, Report};
+pub use recovery::{Down, Fate, Found, Progress, Recovery, Report, Unreadable};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use suspended::Suspended;

@@ -147,15 +147,20 @@ impl Drop for MysqlBranch {
 
 /// A name as the statements take it.
 fn literal(xid: &Xid) -> String {
+    literal_of(&xid.transaction.to_bytes(), xid.branch.as_str().as_bytes())
+}
+
+/// The same for a name in two parts, whatever is in them.
+fn literal_of(gtrid: &[u8], bqual: &[u8]) -> String {
     let hex = |to: &mut String, bytes: &[u8]| {
         for byte in bytes {
             write!(to, "{byte:02x}").expect("a string takes all");
         }
     };
     let mut text = "X'".to_owned();
-    hex(&mut text, &xid.transaction.to_bytes());
+    hex(&mut text, gtrid);
     text.push_str("',X'");
-    hex(&mut text, xid.branch.as_str().as_bytes());
+    hex(&mut text, bqual);
     write!(text, "',{FORMAT_ID}").expect("a string takes all");
     text
 }

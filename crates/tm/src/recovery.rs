@@ -19,9 +19,9 @@ use tokio::time::timeout;
 use xa::{Action, BranchName, Ended, Instruction, LastResourceId, Pace, Settle, Time, TransactionId, XaCode};
 
 use self::report::fate_of;
-pub use self::report::{Down, Fate, Found, Progress, Report};
+pub use self::report::{Down, Fate, Found, Progress, Report, Unreadable};
 use crate::Verdict;
-use crate::branch::{Answer, ResourceManager};
+use crate::branch::{Answer, InDoubt, ResourceManager};
 use crate::coordinator::Coordinator;
 use crate::decisions::note_ended;
 
@@ -33,6 +33,8 @@ pub struct Recovery {
     start: Instant,
     patience: Duration,
     tell: Tell,
+    /// What could not be read in each resource manager when it was asked last.
+    unreadable: BTreeMap<usize, BTreeSet<String>>,
 }
 
 /// Whom to tell how a round goes.
@@ -56,7 +58,8 @@ impl Recovery {
     pub fn new(coordinator: &Coordinator, managers: Vec<Arc<dyn ResourceManager>>, pace: Pace) -> Self {
         let settle = Settle::new(coordinator.id(), managers.len(), pace);
         let (start, tell) = (Instant::now(), Box::new(|_: Progress<'_>| ()));
-        Self { coordinator: coordinator.clone(), managers, settle, start, patience: PATIENCE, tell }
+        let (coordinator, unreadable) = (coordinator.clone(), BTreeMap::new());
+        Self { coordinator, managers, settle, start, patience: PATIENCE, tell, unreadable }
     }
 
     /// `tell` hears what each resource manager answers when it does, and what becomes of each branch, before the round is over.
@@ -80,11 +83,12 @@ impl Recovery {
     }
 
     /// Rounds for ever: at once, periodically, and when this program left something behind. `report` is told of each
-    /// round in which something was found or out of reach. To end it drop the future, between two answers of which it
+    /// round in which something was found or out of reach, or cannot be read and is new. To end it drop the future, between two answers of which it
     /// may be dropped.
     pub async fn keep_running(self, mut report: impl FnMut(&Report)) {
         let told = |round: &Report| {
-            if !round.found.is_empty() || !round.down.is_empty() {
+            let is_news = round.unreadable.iter().any(|unreadable| unreadable.is_new);
+            if !round.found.is_empty() || !round.down.is_empty() || is_news {
                 report(round);
             }
         };
@@ -127,9 +131,10 @@ impl Recovery {
         let mut answered = BTreeSet::new();
         while let Some((number, list)) = lists.next().await {
             match (list, self.managers.get(number)) {
-                (Ok(branches), Some(manager)) => {
+                (Ok(InDoubt { branches, unreadable }), Some(manager)) => {
                     (self.tell)(Progress::Answered { manager: manager.name(), prepared: branches.len() });
                     self.settle.listed(number, branches, self.now());
+                    self.note_unreadable(number, unreadable, &mut report);
                     answered.insert(number);
                 }
                 (Ok(_), None) => {}
@@ -261,7 +266,7 @@ impl Recovery {
         });
         let mut found = BTreeMap::new();
         for (number, name, list) in join_all(lists).await {
-            for xid in list.ok().and_then(Result::ok).unwrap_or_default() {
+            for xid in list.ok().and_then(Result::ok).unwrap_or_default().branches {
                 if !tried.contains(&(number, xid.transaction)) {
                     found.insert(xid.transaction, name.clone());
                 }
@@ -300,6 +305,20 @@ impl Recovery {
     fn noting(&mut self) -> Noting<'_> {
         let (coordinator, patience, start) = (&self.coordinator, self.patience, self.start);
         Noting { coordinator, patience, start, settle: Mutex::new(&mut self.settle), tell: Mutex::new(&mut self.tell) }
+    }
+
+    fn note_unreadable(&mut self, number: usize, names: Vec<String>, report: &mut Report) {
+        let Some(manager) = self.name(number) else { return };
+        let known = self.unreadable.remove(&number).unwrap_or_default();
+        for name in &names {
+            let (manager, is_new) = (manager.clone(), !known.contains(name));
+            let unreadable = Unreadable { manager, name: name.clone(), is_new };
+            if is_new {
+                (self.tell)(Progress::Unreadable(&unreadable));
+            }
+            report.unreadable.push(unreadable);
+        }
+        self.unreadable.insert(number, names.into_iter().collect());
     }
 
     fn note_down(&mut self, down: Down, report: &mut Report) {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use xa::{BranchName, CoordinatorId, TransactionId};
+use xa::{BranchName, CoordinatorId, TransactionId, Xid};
 
 use crate::administration::{Administration, Status};
 use crate::branch::ResourceManager;
@@ -26,7 +26,7 @@ fn is_known(managers: &[Arc<dyn ResourceManager>], branch: &BranchName) -> bool 
 
 /// Forgets decisions to commit that are older than `age`, whose branches are all of `managers`, and of which none is prepared
 /// there any more: the coordinator's, and those of last resources. Returns how many; of those that a resource manager that does
-/// not answer may have prepared, none. Blocks while the coordinator is asked.
+/// not answer, or has what cannot be read, may have prepared, none. Blocks while the coordinator is asked.
 ///
 /// # Errors
 /// `Unavailable` when the coordinator cannot be asked.
@@ -58,7 +58,7 @@ async fn sweep_coordinator<C: Decisions + Administration + ?Sized>(
     }
     // Asked for after the decisions, whose branches were all prepared then: what is not listed has learned its outcome.
     for manager in managers {
-        let Ok(listed) = manager.in_doubt().await else { return Ok(0) };
+        let Some(listed) = all_of(&**manager).await else { return Ok(0) };
         settled.retain(|status| !listed.iter().any(|xid| xid.transaction == status.id));
     }
     let mut count = 0;
@@ -90,7 +90,7 @@ async fn sweep_last(coordinator: CoordinatorId, managers: &[Arc<dyn ResourceMana
         }
         // As above: asked for after the decisions.
         for manager in managers {
-            let Ok(listed) = manager.in_doubt().await else { return count };
+            let Some(listed) = all_of(&**manager).await else { return count };
             kept.retain(|kept| !listed.iter().any(|xid| xid.transaction == kept.id));
         }
         let ids: Vec<TransactionId> = kept.into_iter().map(|kept| kept.id).collect();
@@ -101,6 +101,12 @@ async fn sweep_last(coordinator: CoordinatorId, managers: &[Arc<dyn ResourceMana
         }
     }
     count
+}
+
+/// Everything that is prepared there; `None` when that is not known, because one of them cannot be read or the list not be had.
+async fn all_of(manager: &dyn ResourceManager) -> Option<Vec<Xid>> {
+    let listed = manager.in_doubt().await.ok()?;
+    listed.unreadable.is_empty().then_some(listed.branches)
 }
 
 /// The time since a moment after 1970; `None` when that is yet to come.

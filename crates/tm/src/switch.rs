@@ -21,7 +21,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
 use tokio::sync::oneshot;
 use xa::{BranchName, XaCode, Xid};
 
-use crate::branch::{Answer, BoxFuture, ResourceManager};
+use crate::branch::{Answer, BoxFuture, InDoubt, ResourceManager};
 use crate::xa_h::{InfoCall, TMNOFLAGS, XaSwitch, XidCall, XidData, code};
 
 /// What programs in C are linked with. Libraries of switches that register by themselves find `ax_reg` in it.
@@ -145,7 +145,7 @@ impl ResourceManager for SwitchManager {
         self.0.order
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         let listed = self.open_for(|opened| opened.list());
         Box::pin(async move { listed.await? })
     }
@@ -216,10 +216,10 @@ impl Opened<'_> {
     }
 
     /// The branches that are prepared, of any coordinator of ours.
-    fn list(&self) -> Result<Vec<Xid>, String> {
+    fn list(&self) -> Result<InDoubt, String> {
         // SAFETY: the switch was judged, and its functions are what the standard says; so is what the profile's owner trusts it to be.
         match unsafe { self.switch.prepared(self.strings.rmid, LIST_MAX) } {
-            Ok(listed) if listed.is_all => Ok(listed.found),
+            Ok(listed) if listed.is_all => Ok(InDoubt { branches: listed.found, unreadable: listed.unreadable }),
             Ok(_) => Err(format!("it lists more than {LIST_MAX} prepared branches")),
             Err(code) => Err(format!("cannot list what is in doubt: xa_recover answered {code}")),
         }

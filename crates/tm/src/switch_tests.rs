@@ -3,7 +3,7 @@
 use std::ffi::c_long;
 use std::path::{Path, PathBuf};
 
-use xa::{CoordinatorId, OwnerId, TransactionId};
+use xa::{CoordinatorId, FORMAT_ID, OwnerId, TransactionId};
 
 use super::*;
 
@@ -81,13 +81,18 @@ fn what_is_prepared_is_found_and_ended() {
     std::fs::write(&script, "forget XAER_NOTA").unwrap();
     let open = format!("script={};state={}", script.display(), state.display());
     let manager = manager(&monkey(), "holdfast_monkey_static", &open);
-    assert_eq!((manager.order(), wait(manager.in_doubt()).unwrap()), (3, vec![]));
+    assert_eq!((manager.order(), wait(manager.in_doubt()).unwrap()), (3, InDoubt::default()));
     // More than are asked for at a time.
     let mut all: Vec<Xid> = (0..200).map(xid).collect();
     for xid in &all {
         std::fs::write(state.join(file_of(xid)), "").unwrap();
     }
-    let mut found = wait(manager.in_doubt()).unwrap();
+    // A name of ours that is none, and one of somebody else.
+    let ours = format!("{FORMAT_ID:x}");
+    std::fs::write(state.join(format!("{ours}-6162-71")), "").unwrap();
+    std::fs::write(state.join("1-6162-71"), "").unwrap();
+    let InDoubt { branches: mut found, unreadable } = wait(manager.in_doubt()).unwrap();
+    assert_eq!(unreadable, ["6162:71"]);
     found.sort_unstable_by_key(|xid| xid.transaction.sequence);
     assert_eq!(found, all);
     // Recovery calls about many at the same time.
@@ -98,7 +103,7 @@ fn what_is_prepared_is_found_and_ended() {
     assert_eq!(wait(manager.rollback(&last)), XaCode::Ok.into());
     // Each call opens it anew, and so the script begins again.
     assert_eq!(wait(manager.commit(all.first().unwrap())), XaCode::Ok.into());
-    assert_eq!(wait(manager.in_doubt()).unwrap().len(), all.len() - 1);
+    assert_eq!(wait(manager.in_doubt()).unwrap().branches.len(), all.len() - 1);
     let answer = wait(manager.forget(&last));
     assert_eq!((answer.code, answer.reason.as_str()), (XaCode::NotKnown, "xa_forget answered XAER_NOTA"));
 }

@@ -61,10 +61,27 @@ impl XidData {
 
     /// The branch, when it is one of ours; a resource manager lists those of others too.
     pub fn to_xid(self) -> Option<Xid> {
+        let (gtrid, bqual) = self.parts()?;
+        Xid::of_parts(i32::try_from(self.format).ok()?, &gtrid, &bqual)
+    }
+
+    /// The name in hexadecimal, the transaction's part, a colon, the branch's, when it has our format and is no name of ours.
+    pub fn unreadable(self) -> Option<String> {
+        if self.format != c_long::from(FORMAT_ID) || self.to_xid().is_some() {
+            return None;
+        }
+        let Some((gtrid, bqual)) = self.parts() else {
+            return Some(format!("a name of {} and {} bytes", self.gtrid_length, self.bqual_length));
+        };
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        Some(format!("{}:{}", hex(gtrid), hex(bqual)))
+    }
+
+    fn parts(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (first, second) = (usize::try_from(self.gtrid_length).ok()?, usize::try_from(self.bqual_length).ok()?);
         let bytes: Vec<u8> = self.data.iter().map(|byte| byte.cast_unsigned()).collect();
         let bqual = bytes.get(first..first.checked_add(second)?)?;
-        Xid::of_parts(i32::try_from(self.format).ok()?, bytes.get(..first)?, bqual)
+        Some((bytes.get(..first)?.to_vec(), bqual.to_vec()))
     }
 }
 
@@ -114,6 +131,8 @@ pub struct XaSwitch {
 pub struct Listed {
     /// The branches whose names are ours.
     pub found: Vec<Xid>,
+    /// The names that have our format and cannot be read, in hexadecimal: the transaction's part, a colon, the branch's.
+    pub unreadable: Vec<String>,
     /// Whether there are no more.
     pub is_all: bool,
 }
@@ -152,13 +171,15 @@ impl XaSwitch {
             // SAFETY: the entry writes at most `count` names; the caller answers for it.
             unsafe { entry(xids.as_mut_ptr(), count, rmid, flags) }
         };
-        let (mut found, mut seen, mut flags) = (Vec::new(), 0, TMSTARTRSCAN);
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut seen, mut flags) = (0, TMSTARTRSCAN);
         let is_all;
         loop {
             let mut batch = [XidData::NULL; LIST_BATCH];
             let answer = list(&mut batch, flags);
             let Ok(count) = usize::try_from(answer) else { return Err(code(answer)) };
             found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
+            unreadable.extend(batch.iter().take(count).filter_map(|xid| xid.unreadable()));
             seen += count;
             flags = TMNOFLAGS;
             if count < LIST_BATCH || seen >= max {
@@ -168,7 +189,7 @@ impl XaSwitch {
         }
         // The list is closed with a call that takes nothing more from it. What it answers changes nothing.
         let _ = list(&mut [], TMENDRSCAN);
-        Ok(Listed { found, is_all })
+        Ok(Listed { found, unreadable, is_all })
     }
 }
 

@@ -5,6 +5,7 @@ mod handing_on;
 mod heuristic;
 mod last_resource;
 mod monkey;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -326,6 +327,7 @@ async fn what_one_answers_is_told_while_another_is_still_awaited() {
             Progress::Answered { manager, prepared } => format!("{manager}: {prepared}"),
             Progress::Down(down) => format!("{}: {}", down.manager.as_ref().unwrap(), down.reason),
             Progress::Found(found) => format!("{}: {}", found.manager, found.fate),
+            Progress::Unreadable(unreadable) => unreadable.name.clone(),
         };
         heard.lock().unwrap().push(line);
     });

@@ -284,7 +284,7 @@ async fn a_branch_whose_connection_is_open_is_not_believed_to_be_gone(setting: &
     clients.mariadb.lock().await.query_drop(insert).await.unwrap();
     assert_eq!(branch.prepare().await.code, XaCode::Ok);
     let manager = &setting.reach.managers()[1];
-    assert_eq!(manager.in_doubt().await.unwrap(), vec![xid.clone()]);
+    assert_eq!(manager.in_doubt().await.unwrap(), vec![xid.clone()].into());
     assert_eq!(manager.commit(&xid).await.code, XaCode::Retry);
     drop((branch, clients));
     let clients = setting.reach.connect().await.unwrap();
@@ -329,7 +329,7 @@ async fn a_prepared_branch_that_changed_nothing_is_no_loss(setting: &Setting) {
             }
         };
         assert_eq!(tokio::time::timeout(Duration::from_secs(30), committed).await.unwrap(), end, "{statement}");
-        assert!(manager.in_doubt().await.unwrap().is_empty());
+        assert!(manager.in_doubt().await.unwrap().branches.is_empty());
     }
     let clients = setting.reach.connect().await.unwrap();
     clients.mariadb.lock().await.query_drop("DELETE FROM bank.transfers WHERE id = 'kept by recovery'").await.unwrap();

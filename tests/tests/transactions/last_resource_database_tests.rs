@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast::Options;
 use tempfile::TempDir;
 use tm::{
-    Answer, Begin, BoxFuture, Branch, Coordinator, Decisions, Embedded, LastResource, Pace, PostgresBranch,
+    Answer, Begin, BoxFuture, Branch, Coordinator, Decisions, Embedded, InDoubt, LastResource, Pace, PostgresBranch,
     PostgresLastResource, PostgresManager, Recovery, ResourceManager, TransactionId, Verdict, XaCode, Xid,
 };
 use tokio_postgres::Client;
@@ -42,8 +42,8 @@ impl ResourceManager for Prepared {
         &self.name
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
-        Box::pin(async { Ok(vec![self.xid.clone()]) })
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
+        Box::pin(async { Ok(vec![self.xid.clone()].into()) })
     }
 
     fn commit<'a>(&'a self, _xid: &'a Xid) -> BoxFuture<'a, Answer> {

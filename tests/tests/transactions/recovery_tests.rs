@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use holdfast_tests::{Launch, Server, files_of, holdfast, run, until};
+use mysql_async::prelude::Queryable;
 use tempfile::TempDir;
 use tm::{Administration, Begin, Branch, Decisions, Forget, MysqlBranch, PostgresBranch, Remote, XaCode};
 
@@ -194,6 +195,49 @@ async fn the_server_settles_what_nobody_comes_back_for() {
     wait_for("PostgreSQL is down", || number(&server, "xa_recovery_managers_down") == 1);
     let (status, text) = server.terminate();
     assert!(status.success() && text.trim_end().ends_with("stopped") && !text.contains("given up"), "{status}\n{text}");
+}
+
+/// Branches that begin as ours and are none were passed over in silence, with the locks that they hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_is_told_once_and_left_to_a_person() {
+    let setting = Setting::new();
+    setting.reach.found().await;
+    let clients = setting.reach.connect().await.unwrap();
+    let (here, there) = ("hfxa1.tampered", format!("X'6162',X'73686f70',{}", tm::FORMAT_ID));
+    let prepare =
+        format!("CREATE TABLE held (id INT); BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION '{here}'");
+    clients.postgres.batch_execute(&prepare).await.unwrap();
+    let mut mariadb = clients.mariadb.lock().await;
+    for statement in [
+        "CREATE TABLE bank.held (id INT) ENGINE=InnoDB",
+        "XA START {}",
+        "INSERT INTO bank.held VALUES (1)",
+        "XA END {}",
+        "XA PREPARE {}",
+    ] {
+        mariadb.query_drop(statement.replace("{}", &there)).await.unwrap();
+    }
+    let server = setting.serve();
+    let rounds = || number(&server, "xa_recovery_rounds");
+    wait_for("some rounds of both", || rounds() > 6);
+    let told = |name: &str| {
+        let line = format!("{name:?} is prepared and cannot be read, and is left alone");
+        server.output().text().matches(&line).count()
+    };
+    assert_eq!((told(here), told(&there)), (1, 1), "{}", server.output().text());
+    // A person hears of it, and what is told is what the database takes.
+    let profile = setting.folder.path().join("profiles.toml").display().to_string();
+    let words = ["xa", "recover", "--profile", &profile, "--name", "bank"];
+    let told = run(Command::new(holdfast()).args(words), b"", CALM_TIME_MAX);
+    assert_eq!(told.code, Some(1), "{}", told.text);
+    for name in [here, &there] {
+        assert!(told.text.contains(&format!("{name:?}: cannot be read, and is left alone")), "{}", told.text);
+    }
+    assert!(told.text.contains("something may be in doubt"), "{}", told.text);
+    clients.postgres.batch_execute(&format!("COMMIT PREPARED '{here}'")).await.unwrap();
+    mariadb.query_drop(format!("XA ROLLBACK {there}")).await.unwrap();
+    let told = run(Command::new(holdfast()).args(words), b"", CALM_TIME_MAX);
+    assert!(told.code == Some(0) && told.text.contains("nothing is in doubt"), "{}", told.text);
 }
 
 /// Passwords of resource managers are for whoever opens these: the server that recovers has them in its memory alone.

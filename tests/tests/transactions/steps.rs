@@ -15,8 +15,8 @@ use holdfast::{Begin, Durability};
 use holdfast_tests::until;
 use rustix::process::{Signal, getpid, kill_process};
 use tm::{
-    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Deed, LastResource, LastResourceId, Learned,
-    PostgresLastResource, Remote, ResourceManager, Result, TransactionId, Verdict, Vote, Xid,
+    Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Deed, InDoubt, LastResource, LastResourceId,
+    Learned, PostgresLastResource, Remote, ResourceManager, Result, TransactionId, Verdict, Vote, Xid,
 };
 
 /// All steps, in the order in which a transaction comes to them.
@@ -203,7 +203,7 @@ impl ResourceManager for SteppedManager {
         self.0.name()
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, std::result::Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, std::result::Result<InDoubt, String>> {
         self.0.in_doubt()
     }
 

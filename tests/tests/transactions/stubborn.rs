@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tm::{Answer, BoxFuture, Branch, BranchName, ResourceManager, XaCode, Xid};
+use tm::{Answer, BoxFuture, Branch, BranchName, InDoubt, ResourceManager, XaCode, Xid};
 
 use crate::bank::name;
 use crate::steps::pass;
@@ -122,10 +122,10 @@ impl ResourceManager for Stubborn {
         &self.name
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         let xid = |name: &String| name.rsplit_once('.').unwrap().0.parse::<Xid>().unwrap();
-        let all = self.left().iter().map(xid).collect();
-        Box::pin(std::future::ready(Ok(all)))
+        let all: Vec<Xid> = self.left().iter().map(xid).collect();
+        Box::pin(std::future::ready(Ok(all.into())))
     }
 
     fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {

@@ -6,10 +6,10 @@ use std::fmt;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, DriverError, Opts, OptsBuilder, Row, SslOpts};
-use xa::{BranchName, XaCode, Xid};
+use xa::{BranchName, FORMAT_ID, XaCode, Xid};
 
-use super::{literal, settled};
-use crate::branch::{Answer, BoxFuture, ResourceManager};
+use super::{literal, literal_of, settled};
+use crate::branch::{Answer, BoxFuture, InDoubt, ResourceManager};
 use crate::tls::{DatabaseTls, explained};
 
 /// A MariaDB or MySQL server. Every call makes a connection of its own and closes it.
@@ -76,7 +76,7 @@ impl MysqlManager {
         let answer = if answer.code == XaCode::NotKnown {
             // Only what is not listed either is gone; else the connection that prepared it is still open.
             match listed(&mut connection).await {
-                Ok(list) if !list.contains(xid) => answer,
+                Ok(list) if !list.branches.contains(xid) => answer,
                 Ok(_) => Answer::new(XaCode::Retry, "the connection that prepared it is still open"),
                 Err(reason) => Answer::new(XaCode::ManagerDown, reason),
             }
@@ -98,7 +98,7 @@ impl ResourceManager for MysqlManager {
         self.order
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         Box::pin(async {
             let mut connection = self.connect().await?;
             let list = listed(&mut connection).await;
@@ -135,7 +135,7 @@ impl fmt::Debug for MysqlManager {
     }
 }
 
-async fn listed(connection: &mut Conn) -> Result<Vec<Xid>, String> {
+async fn listed(connection: &mut Conn) -> Result<InDoubt, String> {
     let rows: Vec<Row> = connection.query("XA RECOVER").await.map_err(|error| {
         let rights = match &error {
             mysql_async::Error::Server(server) if matches!(server.code, 1227 | 1142 | 1044) => {
@@ -145,14 +145,64 @@ async fn listed(connection: &mut Conn) -> Result<Vec<Xid>, String> {
         };
         format!("{error}{rights}")
     })?;
-    Ok(rows.iter().filter_map(branch_of).collect())
+    let mut found = InDoubt::default();
+    for row in rows {
+        // A row is the format, the lengths of the two parts of the name, and both parts in one.
+        let cell = |at: usize| row.get_opt::<i64, _>(at).and_then(std::result::Result::ok);
+        let name = row.get_opt::<Vec<u8>, _>(3).and_then(std::result::Result::ok);
+        let (Some(format), Some(length), Some(name)) = (cell(0), cell(1), name) else { continue };
+        sort_in(format, length, &name, &mut found);
+    }
+    Ok(found)
 }
 
-/// A row is the format, the lengths of the two parts of the name, and both parts in one.
-fn branch_of(row: &Row) -> Option<Xid> {
-    let format: i64 = row.get_opt(0)?.ok()?;
-    let length: usize = row.get_opt(1)?.ok()?;
-    let name: Vec<u8> = row.get_opt(3)?.ok()?;
-    let (gtrid, bqual) = name.split_at_checked(length)?;
-    Xid::of_parts(i32::try_from(format).ok()?, gtrid, bqual)
+/// Puts a name where it belongs. One of another format is nobody's here.
+fn sort_in(format: i64, length: i64, name: &[u8], found: &mut InDoubt) {
+    if format != i64::from(FORMAT_ID) {
+        return;
+    }
+    // As much as there is: a name is shown whatever is wrong with it.
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let (gtrid, bqual) = name.split_at_checked(length).unwrap_or((name, &[]));
+    match Xid::of_parts(FORMAT_ID, gtrid, bqual) {
+        Some(xid) => found.branches.push(xid),
+        None => found.unreadable.push(literal_of(gtrid, bqual)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xa::{BranchName, CoordinatorId, FORMAT_ID, OwnerId, TransactionId, Xid};
+
+    use super::{InDoubt, sort_in};
+
+    #[test]
+    fn a_name_of_ours_that_cannot_be_read_is_told_as_the_server_takes_it_and_one_of_others_is_passed_over() {
+        let transaction = TransactionId {
+            coordinator: CoordinatorId(1),
+            owner: OwnerId(2),
+            sequence: 3,
+            deadline_ms: 0,
+            shared: false,
+            last_resource: None,
+        };
+        let xid = Xid { transaction, branch: BranchName::new("shop").unwrap() };
+        let (gtrid, ours) = (transaction.to_bytes(), i64::from(FORMAT_ID));
+        let name = [&gtrid[..], b"shop"].concat();
+        let length = i64::try_from(gtrid.len()).unwrap();
+        let mut found = InDoubt::default();
+        sort_in(ours, length, &name, &mut found);
+        sort_in(ours + 1, length, &name, &mut found);
+        sort_in(ours + (1 << 32), length, &name, &mut found);
+        assert_eq!(found, InDoubt { branches: vec![xid], unreadable: vec![] });
+        // A part of the transaction's name, a branch that is none, lengths that are not.
+        sort_in(ours, 2, b"abshop", &mut found);
+        sort_in(ours, length, &[&gtrid[..], b"a b"].concat(), &mut found);
+        sort_in(ours, 99, b"ab", &mut found);
+        sort_in(ours, -1, b"", &mut found);
+        let of_branch = found.unreadable.remove(1);
+        assert!(of_branch.ends_with(&format!(",X'612062',{FORMAT_ID}")), "{of_branch}");
+        let told = ["X'6162',X'73686f70'", "X'6162',X''", "X'',X''"].map(|name| format!("{name},{FORMAT_ID}"));
+        assert_eq!((found.branches.len(), found.unreadable), (1, told.to_vec()));
+    }
 }

@@ -11,7 +11,7 @@ use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use xa::{BranchName, LastResourceId, TransactionId, XaCode, Xid};
 
 use super::{PostgresTls, last, said, settled};
-use crate::branch::{Answer, BoxFuture, ResourceManager};
+use crate::branch::{Answer, BoxFuture, InDoubt, ResourceManager};
 use crate::last_resource::Kept;
 use crate::tls::explained;
 
@@ -135,14 +135,21 @@ impl ResourceManager for PostgresManager {
         self.order
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         Box::pin(async {
             let client = self.connect().await?;
             // The names of Holdfast begin so; underscores and percent signs are not in that.
             let query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE 'hfxa1.%'";
             let rows = client.query(query, &[]).await.map_err(|error| said(&error))?;
             let gids = rows.iter().filter_map(|row| row.try_get::<_, String>(0).ok());
-            Ok(gids.filter_map(|gid| gid.parse().ok()).collect())
+            let mut found = InDoubt::default();
+            for gid in gids {
+                match gid.parse() {
+                    Ok(xid) => found.branches.push(xid),
+                    Err(_) => found.unreadable.push(gid),
+                }
+            }
+            Ok(found)
         })
     }
 

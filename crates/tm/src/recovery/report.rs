@@ -19,6 +19,19 @@ pub struct Report {
     pub down: Vec<Down>,
     /// What was found and what became of it.
     pub found: Vec<Found>,
+    /// What is prepared under names that begin as ours do and cannot be read. It is left alone: nobody can say what it is.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A prepared branch whose name has our format or begins as ours do, and is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Where.
+    pub manager: BranchName,
+    /// Its name, as the resource manager takes it.
+    pub name: String,
+    /// Whether no round before found it there.
+    pub is_new: bool,
 }
 
 /// A resource manager, or the coordinator, that could not be asked.
@@ -64,7 +77,8 @@ impl Report {
     /// Whether all were reached and nothing is left in doubt.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.down.is_empty() && self.found.iter().all(|found| !matches!(found.fate, Fate::Left | Fate::Postponed))
+        let is_settled = |found: &Found| !matches!(found.fate, Fate::Left | Fate::Postponed);
+        self.down.is_empty() && self.unreadable.is_empty() && self.found.iter().all(is_settled)
     }
 }
 
@@ -94,6 +108,8 @@ pub enum Progress<'a> {
     Down(&'a Down),
     /// This became of a branch.
     Found(&'a Found),
+    /// This was found prepared and cannot be read. It is told once, and not with every round.
+    Unreadable(&'a Unreadable),
 }
 
 pub(super) fn fate_of(action: Action, end: BranchEnd) -> Fate {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use holdfast::Durability;
 use holdfast_tm::{
     Administration, Answer, Begin, BoxFuture, BranchName, Coordinator, CoordinatorId, Decisions, Deed, Embedded, Error,
-    ErrorKind, Fate, Forget, Heuristic, LastResourceId, Learned, Outcome, Pace, Recovery, ResourceManager, State,
-    TransactionId, Verdict, Vote, XaCode, Xid,
+    ErrorKind, Fate, Forget, Heuristic, InDoubt, LastResourceId, Learned, Outcome, Pace, Recovery, ResourceManager,
+    State, TransactionId, Verdict, Vote, XaCode, Xid,
 };
 
 use super::{Bank, Monkey, bank, enlist};
@@ -163,8 +163,8 @@ impl ResourceManager for Committing {
         &self.0
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
+        Box::pin(async { Ok(InDoubt::default()) })
     }
 
     fn commit<'a>(&'a self, _: &'a Xid) -> BoxFuture<'a, Answer> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_tm::{Answer, BoxFuture, Branch, BranchName, ResourceManager, XaCode, Xid};
+use holdfast_tm::{Answer, BoxFuture, Branch, BranchName, InDoubt, ResourceManager, XaCode, Xid};
 use tokio::sync::Notify;
 
 /// Lines of several of them, in order.
@@ -23,6 +23,7 @@ struct Inner {
     answers: Mutex<BTreeMap<&'static str, XaCode>>,
     calls: Mutex<Vec<&'static str>>,
     held: Mutex<BTreeSet<Xid>>,
+    unreadable: Mutex<Vec<String>>,
     log: Log,
     called: Notify,
 }
@@ -50,6 +51,7 @@ impl Monkey {
             answers: Mutex::default(),
             calls: Mutex::default(),
             held: Mutex::default(),
+            unreadable: Mutex::default(),
             log: Arc::clone(log),
             called: Notify::new(),
         }))
@@ -97,6 +99,15 @@ impl Monkey {
         while !self.calls().contains(&call) {
             self.0.called.notified().await;
         }
+    }
+
+    pub(crate) fn hold_unreadable(&self, names: &[&str]) {
+        *self.0.unreadable.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    fn list(&self) -> InDoubt {
+        let branches = self.0.held.lock().unwrap().iter().cloned().collect();
+        InDoubt { branches, unreadable: self.0.unreadable.lock().unwrap().clone() }
     }
 
     fn told(&self, call: &'static str) -> Answer {
@@ -167,18 +178,18 @@ impl ResourceManager for Monkey {
         self.0.order.load(Ordering::Relaxed)
     }
 
-    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+    fn in_doubt(&self) -> BoxFuture<'_, Result<InDoubt, String>> {
         Box::pin(async {
             if self.0.hangs.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
             if let Some(xid) = self.0.late.lock().unwrap().take() {
-                let list = self.0.held.lock().unwrap().iter().cloned().collect();
+                let list = self.list();
                 self.hold(&xid);
                 return Ok(list);
             }
             match self.told("in doubt") {
-                Answer { code: XaCode::Ok, .. } => Ok(self.0.held.lock().unwrap().iter().cloned().collect()),
+                Answer { code: XaCode::Ok, .. } => Ok(self.list()),
                 Answer { reason, .. } => Err(reason),
             }
         })
