@@ -2,7 +2,7 @@
 //! each step of its part, or the server is that is their coordinator.
 //!
 //! One after the other: the first begins and suspends, the second resumes, works and suspends, the third resumes and commits. Side by
-//! side: the first begins, the others join, enlist and vote, and the first decides. Each case has a server, programs and accounts
+//! side: the first begins, the others join, enlist and vote, and the first decides. Who decides may roll back. Each case has a server, programs and accounts
 //! of its own, and a fate: all of it, nothing, or all but the part of a program that had not come to it. Whatever programs were
 //! told agrees with that, and nothing stays in doubt.
 
@@ -55,6 +55,8 @@ struct Case {
     step: String,
     /// How often it gets there before.
     passages: u32,
+    /// What is said to whoever decides: `commit` or `rollback`.
+    end: &'static str,
     fate: Fate,
 }
 
@@ -83,8 +85,17 @@ fn a_server_that_dies_at_any_step_of_a_part_leaves_all_of_it_or_nothing() {
 
 #[test]
 fn three_programs_of_which_none_dies_commit_all_of_it() {
-    let of_pattern = |pattern| Case { pattern, at: 0, step: "after all".to_owned(), passages: 0, fate: Fate::All };
-    play_all("nobody", [Pattern::OneAfterTheOther, Pattern::SideBySide].map(of_pattern).into());
+    play_all("nobody", undisturbed("commit", Fate::All));
+}
+
+#[test]
+fn three_programs_of_which_none_dies_roll_all_of_it_back() {
+    play_all("nobody", undisturbed("rollback", Fate::Nothing));
+}
+
+fn undisturbed(end: &'static str, fate: Fate) -> Vec<Case> {
+    let of_pattern = |pattern| Case { pattern, at: 0, step: "after all".to_owned(), passages: 0, end, fate };
+    [Pattern::OneAfterTheOther, Pattern::SideBySide].map(of_pattern).into()
 }
 
 /// Every step of every part.
@@ -94,7 +105,8 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |pattern, at, step: &str, passages, fate| {
         for moment in ["before", "after"] {
-            cases.push(Case { pattern, at, step: format!("{moment} {step}"), passages, fate });
+            let end = if step.starts_with("rollback") { "rollback" } else { "commit" };
+            cases.push(Case { pattern, at, step: format!("{moment} {step}"), passages, end, fate });
         }
     };
     for manager in ["postgres", "mariadb"] {
@@ -107,6 +119,8 @@ fn cases() -> Vec<Case> {
         ] {
             add(pattern, at, &format!("prepare {manager}"), 0, fate);
             add(pattern, at, &format!("commit {manager}"), 0, All);
+            // Whoever decides, and those who hear of it.
+            add(pattern, at, &format!("rollback {manager}"), 0, fate);
         }
     }
     for (pattern, at) in [(OneAfterTheOther, 0), (OneAfterTheOther, 1), (SideBySide, 1)] {
@@ -192,8 +206,8 @@ impl Place<'_> {
         }
         let deadline_ms = DEADLINE_MS[usize::from(case.fate != Fate::NothingInTime)];
         let told = match case.pattern {
-            Pattern::OneAfterTheOther => one_after_the_other(&mut stage, deadline_ms),
-            Pattern::SideBySide => side_by_side(&mut stage, deadline_ms),
+            Pattern::OneAfterTheOther => one_after_the_other(&mut stage, deadline_ms, case.end),
+            Pattern::SideBySide => side_by_side(&mut stage, deadline_ms, case.end),
         };
         let death = (victim != "nobody").then_some(case.step.as_str());
         assert_eq!(stage.death.as_deref(), death, "nobody died there: {told:?}");
@@ -239,23 +253,23 @@ impl Place<'_> {
 /// What each was told in the end.
 type Told = [Option<String>; 3];
 
-fn one_after_the_other(stage: &mut Stage, deadline_ms: u64) -> Told {
+fn one_after_the_other(stage: &mut Stage, deadline_ms: u64, end: &str) -> Told {
     let Some(id) = stage.ask(0, &format!("begin {deadline_ms}")) else { return Told::default() };
     stage.ask(0, "work");
     let first = stage.ask(0, "suspend");
-    let mut goes_on = |at: usize, end: &str| {
+    let mut goes_on = |at: usize, then: &str| {
         let is_resumed = stage.ask(at, &format!("resume {id}")).as_deref() == Some("ok");
         let works = is_resumed && stage.ask(at, "work").as_deref() == Some("ok");
-        if works { stage.ask(at, end) } else { None }
+        if works { stage.ask(at, then) } else { None }
     };
-    let (second, third) = (goes_on(1, "suspend"), goes_on(2, "commit"));
+    let (second, third) = (goes_on(1, "suspend"), goes_on(2, end));
     let mut finished = |at: usize, suspended: Option<String>| {
         if suspended.as_deref() == Some("suspended") { stage.ask(at, "finish") } else { suspended }
     };
     [finished(0, first), finished(1, second), third]
 }
 
-fn side_by_side(stage: &mut Stage, deadline_ms: u64) -> Told {
+fn side_by_side(stage: &mut Stage, deadline_ms: u64, end: &str) -> Told {
     let Some(id) = stage.ask(0, &format!("begin {deadline_ms}")) else { return Told::default() };
     stage.ask(0, "work");
     // It has answered that it has enlisted before the first one commits.
@@ -268,7 +282,7 @@ fn side_by_side(stage: &mut Stage, deadline_ms: u64) -> Told {
             stage.tell(at, "prepare");
         }
     }
-    stage.tell(0, "commit");
+    stage.tell(0, end);
     let mut told = |at: usize| if at == 0 || works[at - 1] { stage.answer(at) } else { None };
     [told(0), told(1), told(2)]
 }

@@ -8,6 +8,7 @@
 //!   finish         waits for what that decides, and does it                  answer committed
 //!   prepare        waits for what the program that began it decides          answer committed
 //!   commit         decides                                                   answer committed
+//!   rollback       decides the other way                                     answer refused
 //!
 //! Instead of `suspended` and `committed` it may say `refused`, `unknown` or `torn`, of anything `error` and why.
 //!
@@ -164,6 +165,10 @@ impl Part {
             },
             "prepare" => ended(transaction()?.prepare(PATIENCE).await),
             "commit" => ended(transaction()?.commit().await),
+            "rollback" => {
+                word(transaction()?.rollback().await.map_or_else(|failed| failed.outcome, |()| Outcome::RolledBack))
+                    .to_owned()
+            }
             other => panic!("{other} is nothing that it can do"),
         })
     }
