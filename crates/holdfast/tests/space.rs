@@ -5,6 +5,8 @@
 mod edges;
 #[path = "space/entries.rs"]
 mod entries;
+#[path = "space/instants.rs"]
+mod instants;
 #[path = "space/listening.rs"]
 mod listening;
 #[path = "space/memory.rs"]

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::space::{Engine, Reason, ValueRef};
+use ::space::{Engine, Order, Reason, ValueRef};
 use journal::{Level, Log, Position};
 
 use super::commit::What;
@@ -73,8 +73,22 @@ impl Inner {
                 continue;
             }
             more |= self.expire_in(partition, &mut engine, now_ms)?;
+            self.serve_behind_ended(partition, &mut engine, now_ms);
         }
         Ok(more)
+    }
+
+    /// An entry whose lease has ended while a transaction has it locked stays until that ends, and is in nobody's way any more: who waits for what
+    /// stands behind it in its group is served now, before those who come later.
+    fn serve_behind_ended(&self, partition: &Partition, engine: &mut Engine, now_ms: u64) {
+        if engine.next_expiry().is_none_or(|next| next > now_ms) {
+            return;
+        }
+        for kind in self.spaces.list(None) {
+            if matches!(kind.definition().order, Order::Groups(_)) {
+                self.serve(&kind, partition, engine);
+            }
+        }
     }
 
     /// Removes some entries of a partition whose lease has ended. True when there are more.

@@ -138,9 +138,9 @@ impl Entries {
         options: &WriteOptions,
     ) -> Result<std::result::Result<Written, LockedPlace>> {
         let inner = self.inner();
-        let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
+        let now_ms = inner.clock.wall_ms();
         let place = engine.find_id(self.kind.of, id.scalar());
         if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
             let at = LockedPlace::of(&engine, partition.id, place);
@@ -277,9 +277,9 @@ impl Entries {
         options: &WriteOptions,
     ) -> Result<std::result::Result<Option<Changed>, LockedPlace>> {
         let inner = self.inner();
-        let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
+        let now_ms = inner.clock.wall_ms();
         let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
         let is_wanted = |old: &Stored| {
