@@ -113,6 +113,15 @@ impl Model {
         visible
     }
 
+    /// The position of the batch without which, and all behind it, this would be visible again; 0 if there is none.
+    pub(crate) fn absent_since(&self, name: &Name, now_ms: u64) -> Position {
+        let touches = |(_, batch): &(usize, &Batch)| batch.effects.iter().any(|(touched, _)| touched == name);
+        let would_be_back =
+            |(before, _): &(usize, &Batch)| Self::visible(&self.prefix(*before), now_ms).contains_key(name);
+        let found = self.batches.iter().enumerate().rev().filter(touches).find(would_be_back);
+        found.map_or(Position::ZERO, |(_, batch)| batch.position)
+    }
+
     /// What the first `count` batches make.
     pub(crate) fn prefix(&self, count: usize) -> Contents {
         let mut contents = Contents::new();

@@ -16,7 +16,7 @@ use holdfast::{Durability, Indexes, Position, PutOptions, Store};
 
 use crate::model::{Batch, Contents, Effect, Model, Name, Thing};
 use crate::run::{Check, Run, refused, violation};
-use crate::step::{acknowledge, durability, explained, name};
+use crate::step::{acknowledge, durability, explained, name, promise};
 
 /// Where the model keeps entries.
 pub(crate) const BUCKET: &[u8] = b"\0entries";
@@ -171,6 +171,7 @@ pub(crate) fn step(run: &mut Run) -> Check<()> {
         0..4 => write(run, &entries),
         4..6 => take(run, &entries),
         6 => change(run, &entries),
+        7 => read(run, &entries),
         _ => transaction(run, &entries),
     }
 }
@@ -211,14 +212,33 @@ fn take(run: &mut Run, entries: &Entries) -> Check<()> {
     };
     let name = key(&Value::from(id));
     let expected = Model::visible(&run.model.contents, now_ms).remove(&name);
-    let found = taken.as_ref().map(|shown| shown.value.document.as_bytes().to_vec());
+    let found = taken.value.as_ref().map(|entry| entry.document.as_bytes().to_vec());
     if found != expected.map(|thing| thing.value) {
         return Err(violation("space", format!("taking {name:?} gave something else")));
     }
-    match taken {
-        Some(shown) => commit(run, shown.position, vec![(name, Effect::Delete)], now_ms),
+    match taken.value {
+        Some(_) => commit(run, taken.position, vec![(name, Effect::Delete)], now_ms),
         None => Ok(()),
     }
+}
+
+/// Reads as a user would: what is shown is promised not to vanish, and what is shown not to be there not to come back.
+fn read(run: &mut Run, entries: &Entries) -> Check<()> {
+    let id = run.sim.random.below(IDS);
+    let now_ms = run.store.now_ms();
+    let shown = match entries.read(&Wanted::id(id), &ReadOptions::default()) {
+        Ok(shown) => shown,
+        Err(error) => return explained(&error),
+    };
+    let name = key(&Value::from(id));
+    let expected = Model::visible(&run.model.contents, now_ms).remove(&name);
+    if shown.as_ref().map(|entry| entry.document.as_bytes().to_vec()) != expected.map(|thing| thing.value) {
+        return Err(violation("space", format!("reading {name:?} gave something else")));
+    }
+    let position = shown.map_or_else(|| run.model.absent_since(&name, now_ms), |entry| entry.version);
+    let is_synced = run.store.durability() == Durability::Synced;
+    promise(run, position, if is_synced { Durability::Synced } else { Durability::Written });
+    Ok(())
 }
 
 fn change(run: &mut Run, entries: &Entries) -> Check<()> {
@@ -232,7 +252,7 @@ fn change(run: &mut Run, entries: &Entries) -> Check<()> {
     };
     let name = key(&Value::from(id));
     let there = Model::visible(&run.model.contents, now_ms).contains_key(&name);
-    match changed {
+    match changed.value {
         Some(changed) if there => {
             let effect = put(&changed.now.document, changed.now.expires_ms);
             commit(run, changed.now.version, vec![(name, effect)], now_ms)
@@ -283,8 +303,7 @@ fn transaction(run: &mut Run, entries: &Entries) -> Check<()> {
             );
             let version = version
                 .ok()
-                .flatten()
-                .map(|shown| shown.value)
+                .and_then(|shown| shown.value)
                 .filter(|entry| entry.document == document)
                 .map(|entry| entry.version);
             let fresh = |version: &Position| run.model.batches.last().is_none_or(|last| *version > last.position);

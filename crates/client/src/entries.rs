@@ -154,9 +154,7 @@ impl Entries {
                 let durability = self.durable(options.durability);
                 here.locking(durability, options.lock_timeout, move |lock_timeout| {
                     let options = WriteOptions { lock_timeout, ..options.clone() };
-                    let changed = entries.change_shown(&wanted, &changes, &options)?;
-                    let position = changed.as_ref().map_or_else(Default::default, |changed| changed.now.version);
-                    Ok(Shown { position, value: changed })
+                    entries.change_shown(&wanted, &changes, &options)
                 })
             }
             At::There(there, _) => match self.change_words(wanted, changes, options) {
@@ -224,8 +222,8 @@ impl Entries {
                     let mut all = Shown { value: Vec::with_capacity(ids.len()), position: Default::default() };
                     for id in ids {
                         let shown = entries.read_shown(&Wanted::id(id), &options)?;
-                        all.position = all.position.max(shown.as_ref().map_or_else(Default::default, |it| it.position));
-                        all.value.push(shown.map(|shown| shown.value));
+                        all.position = all.position.max(shown.position);
+                        all.value.push(shown.value);
                     }
                     Ok(all)
                 })

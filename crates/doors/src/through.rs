@@ -41,7 +41,7 @@ where
             return Ok(Some(found));
         }
         // It may have another routing value than is wanted.
-        if routing.is_some() && entries.read_shown(&Wanted::id(id.clone()), &ReadOptions::default())?.is_some() {
+        if routing.is_some() && entries.read_shown(&Wanted::id(id.clone()), &ReadOptions::default())?.value.is_some() {
             return Ok(None);
         }
     }

@@ -1,6 +1,8 @@
 //! The object space through the store: what is written is there, what is taken is taken once, and all of it after a restart.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+#[path = "space/absences.rs"]
+mod absences;
 #[path = "space/edges.rs"]
 mod edges;
 #[path = "space/entries.rs"]

@@ -62,6 +62,8 @@ struct Watch {
     down: BTreeMap<Option<BranchName>, String>,
     /// Prepared and not settled, by where it was found; true when that was said.
     unsettled: BTreeMap<(BranchName, Xid), bool>,
+    /// How many are prepared that cannot be read, by where they are.
+    unreadable: BTreeMap<BranchName, u64>,
 }
 
 impl Counts {
@@ -236,7 +238,7 @@ async fn end(mut stopped: watch::Receiver<bool>) {
 
 impl Watch {
     fn new(profile: String) -> Self {
-        Self { profile, down: BTreeMap::new(), unsettled: BTreeMap::new() }
+        Self { profile, down: BTreeMap::new(), unsettled: BTreeMap::new(), unreadable: BTreeMap::new() }
     }
 
     /// Logs what is news, and counts.
@@ -254,6 +256,10 @@ impl Watch {
         if report.down.iter().all(|down| down.manager.is_some()) && !report.found.is_empty() {
             self.down.remove(&None);
         }
+        self.unreadable.retain(|manager, _| !report.answered.contains(manager));
+        for Unreadable { manager, .. } in &report.unreadable {
+            *self.unreadable.entry(manager.clone()).or_default() += 1;
+        }
         for Unreadable { manager, name, .. } in report.unreadable.iter().filter(|unreadable| unreadable.is_new) {
             tracing::warn!("xa: {profile}: {manager}: {name:?} is prepared and cannot be read, and is left alone");
         }
@@ -267,7 +273,7 @@ impl Watch {
             self.note_found(&place, found, before.contains(&place), count);
         }
         count.managers_down.store(self.down.keys().flatten().count() as u64, Relaxed);
-        count.in_doubt.store(self.unsettled.len() as u64, Relaxed);
+        count.in_doubt.store(self.unsettled.len() as u64 + self.unreadable.values().sum::<u64>(), Relaxed);
     }
 
     fn note_down(&mut self, down: &Down) {

@@ -269,9 +269,11 @@ const ALL_KNOW: &str = "it is decided, and all branches know; its owner may not,
 
 /// What it means that a resource manager did something by itself.
 const DEEDS_OF_COMMITTED: &str = "it is decided, and a resource manager did by itself what its branch's state says: compare the data, then \
-                                  `holdfast xa forget --force` it; a prepared branch recovery commits";
+                                  `holdfast xa forget --force` it; a prepared branch recovery commits, and of one branch alone \
+                                  the program was told what its state says";
 const DEEDS_OF_ABORTED: &str = "it will never be committed, and a resource manager did by itself what its branch's state says: compare the \
-                                data, then `holdfast xa forget --force` it; a prepared branch recovery rolls back";
+                                data, then `holdfast xa forget --force` it; a prepared branch recovery rolls back, and of one branch \
+                                alone the program was told what its state says";
 
 /// What is said of another coordinator's transaction.
 const NOT_OURS: &str =

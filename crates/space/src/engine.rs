@@ -180,7 +180,10 @@ impl Engine {
                 let mut entry = Entry::new(document, position, sequence);
                 entry.set_locked(is_locked);
                 let (kind, before) = match found {
-                    Some(slot) => (EventKind::Updated, share.replace(slot, entry, expires_ms).map(|old| old.document)),
+                    Some(slot) => {
+                        share.gone = position;
+                        (EventKind::Updated, share.replace(slot, entry, expires_ms).map(|old| old.document))
+                    }
                     None => {
                         self.next_sequence += 1;
                         share.insert(entry, expires_ms);
@@ -198,6 +201,9 @@ impl Engine {
                 let id = if let Removed::Id(id) = entry { Some(id) } else { document };
                 let slot = id.and_then(|id| share.find_id(id));
                 if let Some(gone) = slot.and_then(|slot| share.remove(slot)) {
+                    if reason != Reason::Expired {
+                        share.gone = position;
+                    }
                     let kind = EventKind::Removed(reason);
                     tell(Event { of, kind, before: Some(gone.document), after: None, position });
                 }
@@ -205,6 +211,10 @@ impl Engine {
             Command::Renew { of, expires_ms, id } => {
                 let share = self.types.get_mut(&of).ok_or(unknown)?;
                 if let Some(slot) = share.find_id(id) {
+                    let had_ms = share.entries.expires_ms(slot);
+                    if expires_ms != 0 && (had_ms == 0 || expires_ms < had_ms) {
+                        share.gone = position;
+                    }
                     share.renew(slot, expires_ms);
                 }
             }
@@ -222,6 +232,13 @@ impl Engine {
             })
         });
         ids.max()
+    }
+
+    /// When an entry of the type last went, or was changed so that it may not match any more: what an answer rests on that there is none. The
+    /// end of a lease is none of these: an entry whose lease has ended stays away after a crash.
+    #[must_use]
+    pub fn gone(&self, of: TypeId) -> Position {
+        self.types.get(&of).map_or(Position::ZERO, |share| share.gone)
     }
 
     /// The entry with this id.

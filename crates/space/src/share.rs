@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use journal::Position;
+
 use crate::definition::{Definition, IndexDefinition, Order, Storage};
 use crate::document::Document;
 use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
@@ -46,6 +48,9 @@ pub(crate) struct Share {
     /// In which order entries were used last: of a type whose entries are evicted by that.
     used: Used,
     bytes: u64,
+    /// When something last went, or was changed so that it may not match any more: what rests on it that an entry is not there. Not
+    /// the end of a lease, which is as sure after a crash.
+    pub(crate) gone: Position,
     /// Tells what it takes, while somebody wants to know.
     gauge: Option<Gauge>,
 }
@@ -67,6 +72,7 @@ impl Share {
             leases: BTreeSet::new(),
             used: Used::default(),
             bytes: 0,
+            gone: Position::ZERO,
             gauge: None,
         }
     }

@@ -201,7 +201,7 @@ async fn recorded(
     match tokio::task::spawn_blocking(move || decisions.record_deeds(id, &deeds)).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            reasons.push(format!("what was done against the rollback is not recorded yet: {error}"));
+            reasons.push(format!("what a resource manager did by itself is not recorded yet: {error}"));
             false
         }
         Err(_) => false,

@@ -132,7 +132,8 @@ impl Recovery {
         while let Some((number, list)) = lists.next().await {
             match (list, self.managers.get(number)) {
                 (Ok(InDoubt { branches, unreadable }), Some(manager)) => {
-                    (self.tell)(Progress::Answered { manager: manager.name(), prepared: branches.len() });
+                    let prepared = branches.len() + unreadable.len();
+                    (self.tell)(Progress::Answered { manager: manager.name(), prepared });
                     self.settle.listed(number, branches, self.now());
                     self.note_unreadable(number, unreadable, &mut report);
                     answered.insert(number);
@@ -307,9 +308,10 @@ impl Recovery {
         Noting { coordinator, patience, start, settle: Mutex::new(&mut self.settle), tell: Mutex::new(&mut self.tell) }
     }
 
-    fn note_unreadable(&mut self, number: usize, names: Vec<String>, report: &mut Report) {
+    fn note_unreadable(&mut self, number: usize, names: impl IntoIterator<Item = String>, report: &mut Report) {
         let Some(manager) = self.name(number) else { return };
         let known = self.unreadable.remove(&number).unwrap_or_default();
+        let names: BTreeSet<String> = names.into_iter().collect();
         for name in &names {
             let (manager, is_new) = (manager.clone(), !known.contains(name));
             let unreadable = Unreadable { manager, name: name.clone(), is_new };
@@ -318,7 +320,7 @@ impl Recovery {
             }
             report.unreadable.push(unreadable);
         }
-        self.unreadable.insert(number, names.into_iter().collect());
+        self.unreadable.insert(number, names);
     }
 
     fn note_down(&mut self, down: Down, report: &mut Report) {

@@ -236,12 +236,13 @@ impl Table {
     }
 
     /// Notes that branches learned of the decision to commit, and lets go of it when all have: at once, or after an hour
-    /// when the owner may not have learned of it. Of a transaction that is not decided there is nothing to note.
+    /// when the owner may not have learned of it. Of a transaction that is not decided there is nothing to note; what a resource manager did
+    /// by itself may have been noted with a decision that a power cut took, and is refused, or that manager would forget it.
     ///
     /// Without branches the whole transaction is let go of.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchBranch`; `NotDone` and `Retained` when there is something that only [`Forgetting::Everything`] lets go of.
+    /// `Foreign`, `NoSuchBranch`, `NotDecided`; `NotDone` and `Retained` when there is something that only [`Forgetting::Everything`] lets go of.
     pub fn forget(
         &mut self,
         id: TransactionId,
@@ -258,10 +259,16 @@ impl Table {
             // Until it is found prepared again.
             self.entries.remove(&id);
         }
-        let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) else {
-            return Ok(Plan::nothing((), crate::Needs::default()));
-        };
         let by_force = forgetting == Forgetting::Everything;
+        let has_deeds = learned.iter().any(|learned| learned.heuristic.is_some());
+        let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) else {
+            let is_lost = has_deeds && !by_force;
+            return if is_lost {
+                Err(TableError::NotDecided(id))
+            } else {
+                Ok(Plan::nothing((), crate::Needs::default()))
+            };
+        };
         let mut decision = decided.decision.clone();
         for Learned { branch, heuristic } in learned {
             let known = decision.branches.iter_mut().find(|(name, _)| name == branch);
@@ -288,8 +295,12 @@ impl Table {
         } else {
             Change::Put(Record::Decision(id, decision))
         };
-        let heuristic = learned.iter().any(|learned| learned.heuristic.is_some());
-        let rests = if by_force || heuristic { Rests::AsAsked } else { Rests::Lazily };
+        let rests = match (by_force, has_deeds) {
+            (true, _) => Rests::AsAsked,
+            // The resource manager forgets it next.
+            (false, true) => Rests::Synced,
+            (false, false) => Rests::Lazily,
+        };
         Ok(Plan::writing((), rests, vec![change]))
     }
 

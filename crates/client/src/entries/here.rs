@@ -21,7 +21,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 const LOCK_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Reads or takes what is there now.
-fn look(entries: &Entries, wanted: &Wanted, options: &ReadOptions, taking: Taking) -> Result<Option<Shown<Entry>>> {
+fn look(entries: &Entries, wanted: &Wanted, options: &ReadOptions, taking: Taking) -> Result<Shown<Option<Entry>>> {
     match taking {
         Taking::Read => entries.read_shown(wanted, options),
         Taking::Take => entries.take_shown(wanted, options),
@@ -97,14 +97,11 @@ impl Embedded {
                 Ok(shown) => shown,
             };
             let wait = options.wait.filter(|wait| !wait.is_zero());
-            if shown.is_none() && wait.is_none() {
-                return Step::Done(Ok(None));
-            }
             // It enters the queue now, so that who asked first is first. A lock has no queue to be woken from.
-            let waiting = match &shown {
-                Some(_) => None,
-                None if waits_for_lock => None,
-                None => match entries.waiting(&wanted, taking) {
+            let waits = shown.value.is_none() && wait.is_some();
+            let waiting = match waits && !waits_for_lock {
+                false => None,
+                true => match entries.waiting(&wanted, taking) {
                     Ok(waiting) => Some(waiting),
                     Err(error) => return Step::Done(Err(error)),
                 },
@@ -115,19 +112,23 @@ impl Embedded {
             };
             Step::Running(Box::pin(async move {
                 let wait = wait.unwrap_or(FOR_EVER);
-                let shown = match waiting {
+                let came = match waiting {
                     Some(waiting) => this.until(waiting, wait, &options).await?,
-                    None if shown.is_none() => {
+                    None if waits => {
                         let unlocked = this.unlocked(&entries, &wanted, &options, taking);
                         this.until(unlocked, wait, &options).await?.flatten()
                     }
+                    None => None,
+                };
+                let Shown { value, position } = match came {
+                    Some(Shown { value, position }) => Shown { value: Some(value), position },
+                    None if waits => Shown { value: None, position: entries.absence(&wanted)? },
                     None => shown,
                 };
-                let Some(Shown { value, position }) = shown else { return Ok(None) };
                 if is_durable && position != Position::ZERO {
                     this.settled(position, durability).await?;
                 }
-                Ok(Some(value))
+                Ok(value)
             }))
         })
     }
@@ -148,8 +149,8 @@ impl Embedded {
         while !entries.read_many_shown(wanted, 1)?.value.is_empty() {
             self.sleep(pause).await;
             pause = (pause * 2).min(LOCK_PAUSE.1);
-            if let Some(shown) = look(entries, wanted, options, taking)? {
-                return Ok(Some(shown));
+            if let Shown { value: Some(value), position } = look(entries, wanted, options, taking)? {
+                return Ok(Some(Shown { value, position }));
             }
         }
         Ok(None)

@@ -144,9 +144,9 @@ impl Entries {
                             // The first is durable already, and stays the caller's whatever becomes of the rest.
                             let mut taken = vec![Shown { value: first, position: Position::ZERO }];
                             while taken.len() < max
-                                && let Ok(Some(next)) = entries.take_shown(&wanted, &now)
+                                && let Ok(Shown { value: Some(value), position }) = entries.take_shown(&wanted, &now)
                             {
-                                taken.push(next);
+                                taken.push(Shown { value, position });
                             }
                             entries.taken(taken, durability)
                         })

@@ -5,8 +5,10 @@
 //!
 //! May use: everything of the door but sockets.
 
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -134,10 +136,10 @@ impl Asked<'_> {
     async fn wait_for_entry(
         &self,
         entries: &Entries,
-        query: &Query,
+        query: &Arc<Query>,
         taking: Taking,
     ) -> Result<Option<Shown<Entry>>, Failure> {
-        let waiting = entries.waiting(&query.wanted, taking)?;
+        let waiting = self.enter(entries, query, taking).await?;
         let mut stop = self.shared.stop.clone();
         tokio::select! {
             granted = waiting => Ok(Some(granted?)),
@@ -155,36 +157,68 @@ impl Asked<'_> {
             return self.take_more(entries, query, Taken::default()).await;
         }
         let (mut stop, until) = (self.shared.stop.clone(), Instant::now() + query.wait);
-        let mut waiting = pin!(entries.waiting(&query.wanted, Taking::Take)?);
+        let mut waiting = pin!(self.enter(entries, query, Taking::Take).await?);
         loop {
             let look_at = until.min(Instant::now() + LOOK_INTERVAL);
             tokio::select! {
                 // What was granted is not given back because time is over as well.
                 biased;
-                granted = &mut waiting => {
-                    let mut taken = Taken::default();
-                    taken.add(&self.shared.store, entries, granted?);
-                    if self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
-                        return Err(left());
-                    }
-                    return Ok(taken);
-                }
+                granted = &mut waiting => return self.granted(entries, granted?),
                 () = tokio::time::sleep_until(look_at) => {}
                 _ = stop.wait_for(|stop| *stop) => return Ok(Taken::default()),
                 () = gone(self.parts.extensions.get::<Peer>()) => return Err(left()),
             }
-            if Instant::now() >= until || !self.is_there(entries, query).await? {
-                // What comes between this and the end of waiting goes back.
-                return Ok(Taken::default());
+            let is_there = tokio::select! {
+                biased;
+                granted = &mut waiting => return self.granted(entries, granted?),
+                is_there = self.is_there(entries, query) => is_there,
+            };
+            if Instant::now() < until && matches!(is_there, Ok(true)) {
+                continue;
             }
+            // What is not there may have been granted a moment ago. What comes between this and the end of waiting goes back.
+            return match poll_once(waiting.as_mut()).await {
+                Some(granted) => self.granted(entries, granted?),
+                None => is_there.map(|_| Taken::default()),
+            };
         }
+    }
+
+    /// Enters the queue, which looks once more: in a thread, because that may be at all entries.
+    async fn enter(
+        &self,
+        entries: &Entries,
+        query: &Arc<Query>,
+        taking: Taking,
+    ) -> Result<impl Future<Output = holdfast::Result<Shown<Entry>>> + use<>, Failure> {
+        let (of, wanted) = (entries.clone(), Arc::clone(query));
+        self.search(move |_: &Store, stop| Ok(of.until(stop).waiting(&wanted.wanted, taking)?)).await
+    }
+
+    fn granted(&self, entries: &Entries, shown: Shown<Entry>) -> Result<Taken, Failure> {
+        let mut taken = Taken::default();
+        taken.add(&self.shared.store, entries, shown);
+        if self.parts.extensions.get::<Peer>().is_some_and(Peer::is_gone) {
+            return Err(left());
+        }
+        Ok(taken)
     }
 
     /// Whether there is something that is wanted: what a transaction has locked is there for who reads.
     async fn is_there(&self, entries: &Entries, query: &Arc<Query>) -> Result<bool, Failure> {
         let (of, wanted) = (entries.clone(), Arc::clone(query));
-        let look =
-            move |_: &Store, until| Ok(of.until(until).read_shown(&wanted.wanted, &ReadOptions::default())?.is_some());
+        let look = move |_: &Store, until| {
+            Ok(of.until(until).read_shown(&wanted.wanted, &ReadOptions::default())?.value.is_some())
+        };
         self.search(look).await
     }
+}
+
+/// What a future has come to by now.
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

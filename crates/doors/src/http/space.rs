@@ -8,7 +8,7 @@ use holdfast::space::{
     Change, Changed, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Value, ValueRef, Wanted,
     WriteMode, WriteOptions, Written,
 };
-use holdfast::{Durability, Position, Store};
+use holdfast::{Durability, Position, Shown, Store};
 
 use super::conditions::{Conditions, State, Verdict};
 use super::failure::Failure;
@@ -87,11 +87,11 @@ pub(crate) fn fetch(
 ) -> Result<Option<(Entry, bool)>, Failure> {
     let entries = one.place.entries(store)?;
     let shown = entries.read_shown(&one.wanted(), &ReadOptions::default())?;
-    let Some(shown) = shown else { return Ok(None) };
     settle(store, &entries, shown.position, shown_at(durability))?;
-    match conditions.read(state(&shown.value)) {
+    let Some(entry) = shown.value else { return Ok(None) };
+    match conditions.read(state(&entry)) {
         Verdict::Failed => Err(Failure::precondition()),
-        verdict => Ok(Some((shown.value, verdict == Verdict::NotModified))),
+        verdict => Ok(Some((entry, verdict == Verdict::NotModified))),
     }
 }
 
@@ -100,7 +100,7 @@ fn judge(entries: &Entries, wanted: &Wanted, conditions: &Conditions) -> Result<
     if *conditions == Conditions::default() {
         return Ok(None);
     }
-    let now = entries.read_shown(wanted, &ReadOptions::default())?.map(|shown| shown.value);
+    let now = entries.read_shown(wanted, &ReadOptions::default())?.value;
     conditions.write(now.as_ref().map(state))?;
     Ok(Some(now.map(|entry| entry.version)))
 }
@@ -157,9 +157,9 @@ pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) ->
     let entries = one.place.entries(store)?;
     let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
     let options = WriteOptions { lease: how.lease, version, ..at_once() };
-    let changed = entries.change_shown(&one.wanted(), changes, &options)?.ok_or_else(Failure::not_found)?;
-    settle(store, &entries, changed.now.version, how.durability)?;
-    Ok(changed)
+    let changed = entries.change_shown(&one.wanted(), changes, &options)?;
+    settle(store, &entries, changed.position, how.durability)?;
+    changed.value.ok_or_else(Failure::not_found)
 }
 
 /// Ends an entry's lease at another time.
@@ -171,10 +171,8 @@ pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> 
     let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
     let options = WriteOptions { lease: how.lease, version, ..at_once() };
     let shown = entries.renew_shown(&one.wanted(), &options)?;
-    if !shown.value {
-        return Err(Failure::not_found());
-    }
-    settle(store, &entries, shown.position, how.durability)
+    settle(store, &entries, shown.position, how.durability)?;
+    if shown.value { Ok(()) } else { Err(Failure::not_found()) }
 }
 
 /// Writes an entry that is not there; without an id it is given one.
@@ -199,12 +197,13 @@ pub(crate) fn delete(store: &Store, one: &One, conditions: &Conditions, durabili
     let entries = one.place.entries(store)?;
     let version = judge(&entries, &one.wanted(), conditions)?.flatten();
     let taken = entries.take_shown(&one.wanted(), &ReadOptions { version, ..ReadOptions::default() })?;
-    let Some(taken) = taken else {
-        // What a transaction has locked is there for who reads.
-        let is_there = entries.read_shown(&one.wanted(), &ReadOptions::default())?.is_some();
-        return Err(if is_there { Failure::locked() } else { Failure::not_found() });
-    };
-    settle(store, &entries, taken.position, durability)
+    settle(store, &entries, taken.position, durability)?;
+    if taken.value.is_some() {
+        return Ok(());
+    }
+    // What a transaction has locked is there for who reads.
+    let is_there = entries.read_shown(&one.wanted(), &ReadOptions::default())?.value.is_some();
+    Err(if is_there { Failure::locked() } else { Failure::not_found() })
 }
 
 /// Threads of the door do not wait for transactions: who asks again does.
@@ -271,7 +270,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub(crate) fn add(&mut self, store: &Store, of: &Entries, shown: holdfast::Shown<Entry>) {
+    pub(crate) fn add(&mut self, store: &Store, of: &Entries, shown: Shown<Entry>) {
         self.position = self.position.max(shown.position);
         self.handed.push(Handed::new(store, of, shown.value.clone()));
         self.entries.push(shown.value);
@@ -284,8 +283,11 @@ impl Taken {
     pub(crate) fn more(mut self, store: &Store, of: &Entries, query: &Query) -> Result<Self, Failure> {
         while self.entries.len() < query.limit {
             match of.take_shown(&query.wanted, &ReadOptions::default()) {
-                Ok(Some(shown)) => self.add(store, of, shown),
-                Ok(None) => break,
+                Ok(Shown { value: Some(value), position }) => self.add(store, of, Shown { value, position }),
+                Ok(Shown { value: None, position }) => {
+                    self.position = self.position.max(position);
+                    break;
+                }
                 Err(_) if !self.entries.is_empty() => break,
                 Err(error) => return Err(error.into()),
             }

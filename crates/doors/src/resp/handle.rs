@@ -85,7 +85,12 @@ pub(crate) fn command(
         let elapsed = now.duration_since(*started);
         *started = now;
         // A script that goes on in a thread is noted there.
-        if !matches!(session.pending, Some(Pending::Script(_))) {
+        let is_noted_there = match &session.pending {
+            Some(Pending::Script(_)) => true,
+            Some(Pending::Within(waiting)) => waiting.is_of_script(),
+            _ => false,
+        };
+        if !is_noted_there {
             note_slow(door, &session.client, row, args, elapsed, now_ms);
         }
     }

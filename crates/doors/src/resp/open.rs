@@ -334,6 +334,11 @@ pub(crate) enum Work {
 type Commit = Box<dyn FnOnce(Transaction, &mut Reply) -> Result<Need, Fail> + Send>;
 
 impl Waiting {
+    /// Whether it is a script that goes on in a thread.
+    pub(crate) fn is_of_script(&self) -> bool {
+        matches!(self.step, Work::Script(_))
+    }
+
     pub(crate) fn new(call: &Call<'_, '_>, what: For, step: Work) -> Box<Self> {
         Box::new(Waiting {
             what,

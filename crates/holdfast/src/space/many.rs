@@ -126,6 +126,8 @@ impl Entries {
             if found.len() >= enough {
                 break;
             }
+            // That there are no more of them.
+            position = position.max(engine.gone(self.kind.of));
         }
         let entries = found.into_iter().skip(skip).take(limit);
         Ok(Shown { value: entries.map(Entry::from).collect(), position })
@@ -158,6 +160,7 @@ impl Entries {
                 refused = held.reach(ranked.bytes()).err();
                 if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
+            position = position.max(engine.gone(self.kind.of));
             drop(engine);
             watch.check()?;
             if let Some(refused) = refused {
@@ -247,6 +250,7 @@ impl Entries {
                 }
                 ControlFlow::Continue(())
             })?;
+            newest = newest.max(engine.gone(self.kind.of));
         }
         Ok(Shown { value: count, position: newest })
     }
@@ -284,6 +288,7 @@ impl Entries {
                     }
                     ControlFlow::Continue(())
                 })?;
+                newest = newest.max(engine.gone(self.kind.of));
             }
             // Others come between, and wait for a few entries at the most.
             for ids in ids.chunks(CLEAR_BATCH_MAX) {
@@ -439,6 +444,7 @@ impl Entries {
                     }
                     if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
+                newest = newest.max(engine.gone(self.kind.of));
             }
             if let Some(refused) = refused {
                 return Err(refused);
@@ -528,6 +534,7 @@ impl Iteration {
                     }
                     ControlFlow::Continue(())
                 })?;
+                newest = newest.max(engine.gone(self.entries.kind.of));
             }
             self.entries.settle(Shown { value: (), position: newest })?;
             // Not before: who is refused, and asks again, misses nothing.

@@ -100,33 +100,56 @@ impl Entries {
             self.give_way(options.durability);
         }
         let granted = self.find_or_wait(wanted, options, purpose)?;
-        let Some(Granted { entry, position, .. }) = granted else { return Ok(None) };
+        let position = match &granted {
+            Some(granted) => granted.position,
+            None => Some(self.absence(wanted)?).filter(|position| *position != Position::ZERO),
+        };
         if let Some(position) = position {
             match purpose {
                 Purpose::Take => self.settle_change(position, options.durability)?,
                 _ => self.store.settle(Shown { value: (), position })?,
             }
         }
-        Ok(Some(entry.into()))
+        Ok(granted.map(|granted| granted.entry.into()))
     }
 
-    /// One entry, without waiting for it or for durability: what the answer rests on is beside it.
+    /// One entry, without waiting for it or for durability: what the answer rests on is beside it, that there is none too.
     ///
     /// # Errors
     /// As [`Entries::take`].
-    pub fn take_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Shown<Entry>>> {
-        let granted = self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Take)?;
-        Ok(granted.map(shown))
+    pub fn take_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Shown<Option<Entry>>> {
+        self.get_shown(wanted, options, Purpose::Take)
     }
 
     /// As [`Entries::take_shown`], and leaves the entry.
     ///
     /// # Errors
     /// As [`Entries::read`].
-    pub fn read_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Shown<Entry>>> {
-        let granted =
-            self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Read(NOBODY))?;
-        Ok(granted.map(shown))
+    pub fn read_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Shown<Option<Entry>>> {
+        self.get_shown(wanted, options, Purpose::Read(NOBODY))
+    }
+
+    fn get_shown(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Shown<Option<Entry>>> {
+        Ok(match self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, purpose)? {
+            Some(granted) => {
+                let Shown { value, position } = shown(granted);
+                Shown { value: Some(value), position }
+            }
+            None => Shown { value: None, position: self.absence(wanted)? },
+        })
+    }
+
+    /// What an answer rests on that none was there of what is wanted, of who has just looked: whatever last went where it would be. That may
+    /// not be durable yet, and without it the entry would be there again after a crash.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn absence(&self, wanted: &Wanted) -> Result<Position> {
+        if !self.is_durable() {
+            return Ok(Position::ZERO);
+        }
+        let partitions = route::of_wanted(self.inner(), &self.kind.definition(), wanted)?;
+        Ok(partitions.iter().map(|it| it.space().gone(self.kind.of)).max().unwrap_or_default())
     }
 
     pub(crate) fn find_or_wait(
@@ -421,7 +444,13 @@ impl Inner {
         let Some(entry) = entry.or_else(|| engine.get(place)) else { return Ok(Look::Nothing) };
         let mut rests_on = entry.version;
         match purpose {
-            Purpose::Read(_) => engine.touch(place),
+            Purpose::Read(_) => {
+                engine.touch(place);
+                if definition.order != Order::Any {
+                    // That it is the first.
+                    rests_on = rests_on.max(engine.gone(kind.of));
+                }
+            }
             Purpose::Take => {
                 let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 let what = What::Remove { id, reason: Reason::Taken };

@@ -351,7 +351,17 @@ impl Within<'_> {
         let others = self.others(wanted);
         let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
         drop(others);
-        found.map_or(Ok(None), |granted| self.take_granted(&granted))
+        match found {
+            Some(granted) => self.take_granted(&granted),
+            None => self.show_absence(wanted),
+        }
+    }
+
+    /// That there is none is shown too.
+    fn show_absence(&mut self, wanted: &Wanted) -> Result<Option<Entry>> {
+        let absence = self.entries.absence(wanted)?;
+        self.show(Some(absence))?;
+        Ok(None)
     }
 
     fn take_granted(&mut self, granted: &Granted) -> Result<Option<Entry>> {
@@ -407,8 +417,10 @@ impl Within<'_> {
             }
             return Ok(staged.will.clone().map(|(document, ends)| Entry::of_own((document, ends, staged))));
         }
-        let wanted = self.others(wanted);
-        let Some(granted) = self.entries.find_or_wait(&wanted, options, purpose)? else { return Ok(None) };
+        let others = self.others(wanted);
+        let found = self.entries.find_or_wait(&others, options, purpose)?;
+        drop(others);
+        let Some(granted) = found else { return self.show_absence(wanted) };
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
     }

@@ -231,19 +231,27 @@ impl Entries {
     /// lies.
     pub fn change(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
         self.give_way(options.durability);
-        let changed = self.change_shown(wanted, changes, options)?;
-        if let Some(changed) = &changed {
-            self.settle_change(changed.now.version, options.durability)?;
-        }
-        Ok(changed)
+        let Shown { value, position } = self.change_shown(wanted, changes, options)?;
+        self.settle_change(position, options.durability)?;
+        Ok(value)
     }
 
-    /// As [`Entries::change`], and does not wait for durability: what the answer rests on is the version.
+    /// As [`Entries::change`], and does not wait for durability: what the answer rests on is beside it.
     ///
     /// # Errors
     /// As [`Entries::change`].
-    pub fn change_shown(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
-        self.change_until(self.lock_deadline(options.lock_timeout), wanted, changes, options)
+    pub fn change_shown(
+        &self,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+    ) -> Result<Shown<Option<Changed>>> {
+        let changed = self.change_until(self.lock_deadline(options.lock_timeout), wanted, changes, options)?;
+        let position = match &changed {
+            Some(changed) => changed.now.version,
+            None => self.absence(wanted)?,
+        };
+        Ok(Shown { value: changed, position })
     }
 
     /// As [`Entries::change_shown`], and waits until then for a transaction that has locked the entry.
@@ -341,7 +349,7 @@ impl Entries {
                 return Ok(Shown { value: true, position });
             }
         }
-        Ok(Shown { value: false, position: Position::ZERO })
+        Ok(Shown { value: false, position: self.absence(wanted)? })
     }
 
     /// Renews the entry if it is in this partition, unless it is locked: a transaction may be about to write it as it was.

@@ -2,7 +2,7 @@
 
 use base::Clock;
 use holdfast::space::{Cancel, Change, Lease, Order, Path, ReadLock, WantedBy};
-use holdfast::{ErrorKind, PutOptions};
+use holdfast::{ErrorKind, PutOptions, Shown};
 
 use super::*;
 
@@ -492,7 +492,10 @@ fn what_was_taken_durably_is_not_lost_when_the_disk_refuses_the_rest() {
     for id in 1..=3 {
         orders.write(&order(id, "ada", id), &upsert()).unwrap();
     }
-    let take = |id: i64| orders.take_shown(&Wanted::id(id), &now()).unwrap().unwrap();
+    let take = |id: i64| {
+        let shown = orders.take_shown(&Wanted::id(id), &now()).unwrap();
+        Shown { value: shown.value.unwrap(), position: shown.position }
+    };
     let first = take(1);
     store.wait(first.position, Durability::Synced).unwrap();
     let rest = [take(2), take(3)];

@@ -30,7 +30,7 @@ pub struct Unreadable {
     pub manager: BranchName,
     /// Its name, as the resource manager takes it.
     pub name: String,
-    /// Whether no round before found it there.
+    /// Whether the last list before did not have it.
     pub is_new: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Progress<'a> {
     Answered {
         /// Which.
         manager: &'a BranchName,
-        /// How many branches of Holdfast's making it has prepared, those of other coordinators among them.
+        /// How many branches of Holdfast's making it has prepared, those of other coordinators and those that cannot be read among them.
         prepared: usize,
     },
     /// Somebody could not be asked.

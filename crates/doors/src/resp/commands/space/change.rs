@@ -110,16 +110,15 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
             call.defer_for_lock(move |reply| {
                 let options = WriteOptions { lock_timeout: left(), ..options };
                 let changed = entries.change_shown(&wanted, &changes, &options)?;
-                write_changed(reply, changed.as_ref(), Version::Known, previous);
-                let version = changed.map_or(Position::ZERO, |changed| changed.now.version);
-                Ok(need_of(&entries, asked, version))
+                write_changed(reply, changed.value.as_ref(), Version::Known, previous);
+                Ok(need_of(&entries, asked, changed.position))
             });
             return Ok(());
         }
         changed => changed?,
     };
-    show_change(call, &entries, changed.as_ref().map_or(Position::ZERO, |changed| changed.now.version));
-    write_changed(call.reply, changed.as_ref(), Version::Known, previous);
+    show_change(call, &entries, changed.position);
+    write_changed(call.reply, changed.value.as_ref(), Version::Known, previous);
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use holdfast::space::{Entries, Outlook, ReadOptions, Taking, Wanted};
-use holdfast::{Error, ErrorKind};
+use holdfast::{Error, ErrorKind, Shown};
 
 use super::query::begins;
 use super::wait::{Many, Wait};
@@ -58,12 +58,12 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     let looked = if is_long { found_here(call, &entries, find)? } else { Some(find(&entries)?) };
     let is_long = looked.is_none();
     let mut through = None;
-    if let Some(found) = looked {
-        if let Some(shown) = found {
+    if let Some(Shown { value, position }) = looked {
+        if let Some(entry) = value {
             if taking == Taking::Read {
-                call.session.effort.add(shown.value.document.as_bytes().len() as u64, Use::Show)?;
+                call.session.effort.add(entry.document.as_bytes().len() as u64, Use::Show)?;
             }
-            return answer(call, &entries, taking, shown);
+            return answer(call, &entries, taking, Shown { value: entry, position });
         }
         if options.strict {
             return Err(Fail::Store(gone()));
@@ -72,6 +72,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
             through = through_of(call, &entries);
         }
         if through.is_none() && options.block.is_none() {
+            show(call, &entries, position);
             call.reply.null();
             return Ok(());
         }
@@ -139,12 +140,7 @@ fn gone() -> Error {
     )
 }
 
-fn answer(
-    call: &mut Call<'_, '_>,
-    entries: &Entries,
-    taking: Taking,
-    shown: holdfast::Shown<holdfast::space::Entry>,
-) -> Answer {
+fn answer(call: &mut Call<'_, '_>, entries: &Entries, taking: Taking, shown: Shown<holdfast::space::Entry>) -> Answer {
     write_entry(call.reply, &shown.value);
     if taking == Taking::Read {
         show(call, entries, shown.position);

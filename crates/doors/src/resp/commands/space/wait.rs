@@ -78,15 +78,15 @@ impl Many {
         let (mut taken, mut newest, mut bytes, began) = (Vec::new(), Position::ZERO, 0, Instant::now());
         while taken.len() < self.count && bytes < self.bytes && (taken.is_empty() || began.elapsed() < self.time) {
             let shown = match entries.take_shown(wanted, &ReadOptions::default()) {
-                Ok(Some(shown)) => shown,
-                Ok(None) => break,
+                Ok(shown) => shown,
                 // What was taken before has to be answered; who asks again is told the error.
                 Err(_) if !taken.is_empty() => break,
                 Err(error) => return Err(error.into()),
             };
             newest = newest.max(shown.position);
-            bytes += shown.value.document.as_bytes().len();
-            taken.push(shown.value);
+            let Some(entry) = shown.value else { break };
+            bytes += entry.document.as_bytes().len();
+            taken.push(entry);
         }
         Ok((taken, newest))
     }
@@ -134,27 +134,31 @@ impl Wait {
         Got { entries: taken, handed, position, room: Share::default() }
     }
 
-    fn got_one(&self, shown: Option<Shown<Entry>>) -> Got {
-        let position = shown.as_ref().map_or(Position::ZERO, |shown| shown.position);
-        self.got(shown.into_iter().map(|shown| shown.value).collect(), position)
+    fn got_one(&self, Shown { value, position }: Shown<Option<Entry>>) -> Got {
+        self.got(value.into_iter().collect(), position)
+    }
+
+    /// There is none, as who has just looked knows.
+    fn got_none(&self) -> Result<Got, Fail> {
+        Ok(self.got(Vec::new(), self.entries.absence(&self.wanted)?))
     }
 
     /// What is there once it is loaded by its id, by which it is found at once.
     async fn load(&self, through: &dyn ReadThrough) -> Result<Got, Fail> {
-        let Some(id) = self.wanted.by_id() else { return Ok(self.got_one(None)) };
+        let Some(id) = self.wanted.by_id() else { return self.got_none() };
         let look = || std::future::ready(self.look_here().map(|got| (!got.entries.is_empty()).then_some(got)));
         let mut loading = pin!(load_and_look(through, (&self.entries, id, self.wanted.routing()), look));
         let got = poll_fn(|cx| match loading.as_mut().poll(cx) {
             Poll::Pending if self.client.asked() != Ask::Nothing => Poll::Ready(Err(Fail::from(STOPS))),
             polled => polled,
         });
-        Ok(got.await?.unwrap_or_else(|| self.got_one(None)))
+        got.await?.map_or_else(|| self.got_none(), Ok)
     }
 
     /// Looks in a thread, where that was not done before; IFEXISTS waits there too.
     async fn look(&self) -> Result<Got, Fail> {
         if !self.is_long && !self.if_exists {
-            return Ok(self.got_one(None));
+            return self.got_none();
         }
         let this = self.looking();
         let bytes = |got: &Got| got.entries.iter().map(|entry| entry.document.as_bytes().len()).sum();
@@ -195,14 +199,14 @@ impl Wait {
         let shown = match (self.taking, wait) {
             (Taking::Read, None) => entries.read_shown(wanted, &options)?,
             (Taking::Take, None) => entries.take_shown(wanted, &options)?,
-            (Taking::Read, Some(_)) => entries.read(wanted, &options)?.map(|value| self.shown_now(value)),
-            (Taking::Take, Some(_)) => entries.take(wanted, &options)?.map(|value| self.shown_now(value)),
+            (Taking::Read, Some(_)) => self.shown_now(entries.read(wanted, &options)?),
+            (Taking::Take, Some(_)) => self.shown_now(entries.take(wanted, &options)?),
         };
         Ok(self.got_one(shown))
     }
 
     /// What was shown just now rests on what the journal has by now.
-    fn shown_now(&self, value: Entry) -> Shown<Entry> {
+    fn shown_now(&self, value: Option<Entry>) -> Shown<Option<Entry>> {
         let appended = self.store.watermarks().appended.get();
         Shown { value, position: Position::new(appended.saturating_sub(1)) }
     }
@@ -234,8 +238,8 @@ impl Wait {
             }
             late.as_mut().poll(cx).map(|()| None)
         });
-        let Some(shown) = granted.await.transpose()? else { return Ok(self.got_one(None)) };
-        let mut got = self.got_one(Some(shown));
+        let Some(Shown { value, position }) = granted.await.transpose()? else { return self.got_none() };
+        let mut got = self.got_one(Shown { value: Some(value), position });
         if let Some(many) = &self.many {
             let more = Many { count: many.count.saturating_sub(1), ..*many };
             let (taken, position) = more.take(&self.entries, &self.wanted).unwrap_or_default();
