@@ -93,7 +93,7 @@ pub(crate) fn take_on(client: &mut Client, oracle: &Shared, random: &mut Random)
         let block = random.below(BLOCK_MAX_MILLIS);
         let words = ["SPACE.TAKE", "shop", "jobs", "TEMPLATE", r#"{"who":"takers"}"#, "BLOCK", &block.to_string()];
         let asked = Instant::now();
-        if take(client, oracle, None, &words)?.is_none()
+        if take(client, oracle, &words)?.is_none()
             && (block == 0 || asked.elapsed() < Duration::from_millis(block as u64))
         {
             return Err(Stop::Wrong(format!("who waits {block} ms was answered nothing after {:?}", asked.elapsed())));
@@ -101,12 +101,12 @@ pub(crate) fn take_on(client: &mut Client, oracle: &Shared, random: &mut Random)
     }
 }
 
-/// Takes one entry, if it gets one: that with the number, or any that takers want.
-fn take(client: &mut Client, oracle: &Shared, number: Option<u64>, words: &[&str]) -> Done<Option<()>> {
+/// Takes one entry, if it gets one.
+fn take(client: &mut Client, oracle: &Shared, words: &[&str]) -> Done<Option<()>> {
     let asked_ms = now_ms();
     let answer = match call(client, words) {
         Err(Stop::Lost) => {
-            lock(oracle).lose_take(number);
+            lock(oracle).lose_take();
             return Err(Stop::Lost);
         }
         answered => answered?,
@@ -266,7 +266,7 @@ fn read(client: &mut Client, oracle: &Shared, number: u64) -> Done {
 fn take_one(client: &mut Client, oracle: &Shared, number: u64) -> Done {
     let known = lock(oracle).ask(number)?;
     let words = ["SPACE.TAKE", "shop", "jobs", "ID", &number.to_string()];
-    if take(client, oracle, Some(number), &words)?.is_none() {
+    if take(client, oracle, &words)?.is_none() {
         lock(oracle).miss(known)?;
     }
     Ok(())

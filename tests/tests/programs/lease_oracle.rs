@@ -156,8 +156,6 @@ pub(crate) struct Figures {
     pub(crate) taken_unanswered: u64,
     /// Writes without an answer that did not happen.
     pub(crate) not_written: u64,
-    /// Entries that somebody was told are not there, because of a take that was never answered and went with the process.
-    pub(crate) back: u64,
 }
 
 /// The entries of one type.
@@ -166,9 +164,6 @@ pub(crate) struct Oracle {
     entries: BTreeMap<u64, Entry>,
     /// Those that were there, and can never be again.
     gone: BTreeSet<u64>,
-    /// Takes by number whose answers were lost since the last settlement, and whether one by example was.
-    lost: BTreeSet<u64>,
-    has_lost_any: bool,
     pub(crate) figures: Figures,
 }
 
@@ -301,11 +296,9 @@ impl Oracle {
         }
     }
 
-    /// Somebody who asked for this entry, or for any that takers want, was not answered.
-    pub(crate) fn lose_take(&mut self, number: Option<u64>) {
+    /// Somebody who wanted to take was not answered.
+    pub(crate) fn lose_take(&mut self) {
         self.figures.lost_takes += 1;
-        self.lost.extend(number);
-        self.has_lost_any |= number.is_none();
     }
 
     /// An event: what the entry was before it, and what it is now.
@@ -357,12 +350,6 @@ impl Oracle {
                 continue;
             };
             entry.check_fields(&told).or_else(|what| wrong(&entry, &what))?;
-            // That nothing is there is answered before the take that made it so is written: whoever is told so may find the entry again, if that take was
-            // lost with the process.
-            let may_be_back = self.lost.contains(&number) || (self.has_lost_any && told.contains("takers"));
-            if may_be_back && entry.gone != Some(Gone::Taken) && entry.missed.take().is_some() {
-                self.figures.back += 1;
-            }
             match (entry.gone, &entry.taken, &found) {
                 (Some(Gone::Taken), taken, None) => match taken {
                     Some(taken) if taken.document != told => return wrong(&entry, "it was another when it was taken"),
@@ -391,8 +378,6 @@ impl Oracle {
             }
         }
         self.entries = left;
-        self.lost.clear();
-        self.has_lost_any = false;
         if let Some((number, shown)) = all.first_key_value() {
             return Err(format!("entry {number} is there, and must not be: {shown:?}"));
         }

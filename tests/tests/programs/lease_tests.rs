@@ -64,11 +64,10 @@ fn entries_live_as_long_as_their_leases_and_are_taken_once_while_the_server_is_k
     let (events, kept) = (sum(|it| it.events), sum(|it| it.kept));
     say!(
         "leases: {rounds} rounds; {written} written, {updated} updated, {renewed} renewed, {taken} taken, {expired} expired, {shown} shown, {kept} found again, \
-         {events} events; without an answer {} taken of {} takes, {} writes not done, {} back",
+         {events} events; without an answer {} taken of {} takes, {} writes not done",
         sum(|it| it.taken_unanswered),
         sum(|it| it.lost_takes),
         sum(|it| it.not_written),
-        sum(|it| it.back),
     );
     assert!(
         [written, updated, renewed, taken, expired, shown, kept, events].iter().all(|it| *it > 0),
