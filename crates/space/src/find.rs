@@ -31,6 +31,12 @@ const STRETCH_BYTES: usize = 64 << 10;
 /// What an entry counts beside its bytes.
 const LOOK_BYTES: usize = 256;
 
+/// Of a type with an order so many of those that came first are looked at before all that an index leads to are put in order: where many match, one of
+/// these is the first.
+const FIRST_LOOKS: usize = 256;
+/// So many are passed to be put in order before a search is asked whether it goes on.
+const PASSED_AT_ONCE: usize = 1024;
+
 /// What entries are wanted, made ready once and used in every partition.
 #[derive(Debug, Clone)]
 pub struct Filter {
@@ -196,14 +202,28 @@ impl Engine {
             _ => {}
         }
         if is_ordered {
-            let mut slots = Vec::new();
-            let _ = source.each(&mut |slot| {
-                slots.push(slot);
+            let mut behind = None;
+            if source.count(share) > FIRST_LOOKS as u64 {
+                for (sequence, slot) in share.queue.iter().take(FIRST_LOOKS) {
+                    look(*slot, &[])?;
+                    behind = Some(*sequence);
+                }
+            }
+            let (mut slots, mut passed) = (Vec::new(), 0);
+            source.each(&mut |slot| {
+                passed += 1;
+                if passed % PASSED_AT_ONCE == 0 {
+                    go_on()?;
+                }
+                let sequence = share.entries.get(slot).map(Entry::sequence);
+                if sequence > behind {
+                    slots.push((sequence, slot));
+                }
                 ControlFlow::Continue(())
-            });
-            slots.sort_unstable_by_key(|slot| share.entries.get(*slot).map(Entry::sequence));
+            })?;
+            slots.sort_unstable();
             slots.dedup();
-            return slots.into_iter().try_for_each(|slot| look(slot, &[]));
+            return slots.into_iter().try_for_each(|(_, slot)| look(slot, &[]));
         }
         // An entry with several items may be at several keys.
         let mut seen = source.is_many().then(BTreeSet::new);

@@ -7,6 +7,7 @@ use crate::arbitrary::{documents, predicates};
 use crate::command::{Command, Reason, Removed};
 use crate::definition::{Definition, IndexDefinition, IndexKind};
 use crate::path::Path;
+use crate::predicate::{Choices, Operand};
 use crate::value::{Value, ValueRef};
 
 const OF: TypeId = TypeId(1);
@@ -210,5 +211,58 @@ fn an_id_in_a_condition_finds_what_going_through_all_would() {
                 (vec![id.clone()], 1)
             );
         }
+    }
+}
+
+/// Each that was taken had all others of its state put in order.
+#[test]
+fn the_first_in_a_queue_of_which_many_match_is_found_without_putting_all_in_order() {
+    let by_state: &[(IndexKind, &[&str])] = &[(IndexKind::Hash, &["state"])];
+    let mut engine = Engine::default();
+    apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Fifo, by_state) });
+    for id in 0..5000 {
+        let state = if id % 10 == 0 { "done" } else { "new" };
+        write(&mut engine, id, &Document::from_pairs([("state", state)]), 0);
+    }
+    let filter = Filter::template(&Document::from_pairs([("state", "new")]));
+    let mut first = None;
+    let search = Search { go_on: &|| ControlFlow::Break(()), ..all(&filter) };
+    let _ = engine.find(search, &mut |found| {
+        first = found.document().get("id").map(ValueRef::to_value);
+        ControlFlow::Break(())
+    });
+    assert_eq!(first, Some(Value::from(1)), "and nobody was asked whether it goes on");
+    let search = Search { go_on: &|| ControlFlow::Break(()), ..all(&filter) };
+    let mut seen = 0;
+    let ended = engine.find(search, &mut |_| {
+        seen += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(ended.is_break() && seen < 1000, "{seen}");
+}
+
+#[test]
+fn a_queue_is_gone_through_in_order_wherever_in_it_those_that_match_stand() {
+    let many: &[(IndexKind, &[&str])] = &[(IndexKind::Hash, &["tags[*]"])];
+    for stand in [0..300u64, 700..1000, 100..590] {
+        let engines = [many, &[]].map(|indexes| {
+            let mut engine = Engine::default();
+            apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Fifo, indexes) });
+            for id in 0..1000 {
+                let tags = if stand.contains(&id) { vec![Value::from("a"), Value::from("b")] } else { vec![] };
+                write(&mut engine, id, &Document::from_pairs([("tags", Value::from(tags))]), 0);
+            }
+            engine
+        });
+        let tags = ["a", "b"].map(|tag| Operand::Literal(Value::from(tag).stored()));
+        let choices = Choices::new(tags);
+        let filter = Filter::new(Predicate::In { path: Path::parse("tags[*]").unwrap(), choices });
+        assert_eq!(
+            engines.each_ref().map(|engine| engine.explain(OF, &filter, None).unwrap().index.is_some()),
+            [true, false]
+        );
+        let [indexed, plain] = engines.each_ref().map(|engine| found(engine, &filter));
+        assert_eq!(indexed, plain, "{stand:?}");
+        assert_eq!(indexed.len() as u64, stand.end - stand.start);
     }
 }

@@ -77,7 +77,7 @@ fn behind(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
 }
 
 impl Source<'_> {
-    fn count(&self, share: &Share) -> u64 {
+    pub(crate) fn count(&self, share: &Share) -> u64 {
         match self {
             Self::All => share.entries.len() as u64,
             Self::Ids(slots) => slots.len() as u64,

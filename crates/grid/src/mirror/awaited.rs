@@ -2,7 +2,7 @@
 //!
 //! May use: `load`, `through`, calls of the client library. Must not know: SQL, how mirrors follow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Call, Client};
 use holdfast::space::{Entry, NotThrough, Value, WriteThrough};
@@ -21,7 +21,8 @@ impl Mirror {
         client.elsewhere(move || Ok(shared.flush(wait)))
     }
 
-    /// [`Mirror::commit`] in a thread of the client's. A call that is dropped before it has begun rolls the transaction back; one that is
+    /// [`Mirror::commit`] in a thread of the client's, of which there are 64: `wait` begins now, also where all of them are taken by calls that wait for
+    /// this transaction's locks. A call that is dropped before it has begun rolls the transaction back; one that is
     /// dropped later may be committed or not.
     ///
     /// # Errors
@@ -33,8 +34,12 @@ impl Mirror {
         durability: Durability,
         wait: Duration,
     ) -> Call<std::result::Result<Committed, NotThrough>> {
-        let shared = self.shared.clone();
-        client.elsewhere(move || Ok(shared.commit(transaction, durability, wait)))
+        let (shared, until) = (self.shared.clone(), Instant::now() + wait);
+        client.elsewhere(move || {
+            // It may have stood behind others that wait for the locks of this transaction.
+            let left = until.saturating_duration_since(Instant::now());
+            Ok(shared.commit(transaction, durability, left))
+        })
     }
 
     /// [`Mirror::stop`] in a thread of the client's. It is told to stop at once. A call that is dropped goes on to stop it; one that is

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Entries, Entry, GoOn, Order, Outlook, Stop, ValueRef, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Outlook, Stop, ValueRef, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -114,8 +114,8 @@ fn found_here<T>(
     entries: &Entries,
     find: impl FnOnce(&Entries) -> holdfast::Result<T>,
 ) -> Result<Option<T>, Fail> {
-    // Those of a type with an order are put in order first, however many there are; and a script is in a thread.
-    if entries.definition().order != Order::Any || call.session.is_script {
+    // A script is in a thread.
+    if call.session.is_script {
         return Ok(None);
     }
     let (left, began) = (AtomicUsize::new(STRETCHES_HERE_MAX), Instant::now());
