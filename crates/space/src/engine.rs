@@ -363,6 +363,12 @@ impl Engine {
         self.types.values().filter_map(|share| share.leases.first()).map(|(at, _)| *at).min()
     }
 
+    /// Whether there is an entry of the type whose lease has ended.
+    #[must_use]
+    pub fn has_ended(&self, of: TypeId, now_ms: u64) -> bool {
+        self.types.get(&of).and_then(|share| share.leases.first()).is_some_and(|(at, _)| *at <= now_ms)
+    }
+
     /// When the first of the leases ends that have not ended by `now_ms`.
     #[must_use]
     pub fn next_expiry_after(&self, now_ms: u64) -> Option<u64> {

@@ -216,9 +216,7 @@ impl Engine {
                     go_on()?;
                 }
                 let sequence = share.entries.get(slot).map(Entry::sequence);
-                if sequence > behind {
-                    slots.push((sequence, slot));
-                }
+                slots.extend(sequence.filter(|sequence| Some(*sequence) > behind).map(|sequence| (sequence, slot)));
                 ControlFlow::Continue(())
             })?;
             slots.sort_unstable();

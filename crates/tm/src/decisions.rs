@@ -158,6 +158,11 @@ pub fn note_ended(decisions: &dyn Decisions, xid: &Xid, verdict: Verdict, end: B
                 recorded => return recorded.is_ok(),
             }
         }
+        // It did what was decided, and the coordinator may have no decision to note that with.
+        None if verdict == Verdict::Commit && xid.transaction.last_resource.is_some() => {
+            decisions.done(xid.transaction, &[Learned { branch: xid.branch.clone(), heuristic: None }]);
+            return true;
+        }
         Some(deed) if verdict != Verdict::Commit => {
             return decisions.record_deeds(xid.transaction, &[deed]).is_ok();
         }

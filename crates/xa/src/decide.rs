@@ -291,7 +291,9 @@ impl Table {
         let change = if is_over && (by_force || !decided.is_told) {
             Change::Delete(RecordKey::Decision(id))
         } else if decision == decided.decision {
-            return Ok(Plan::nothing((), crate::Needs::default()));
+            // Who noted it may be waiting for the disk still.
+            let needs = if has_deeds { crate::Needs::synced(decided.mark) } else { crate::Needs::default() };
+            return Ok(Plan::nothing((), needs));
         } else {
             Change::Put(Record::Decision(id, decision))
         };

@@ -345,8 +345,10 @@ impl Table {
             Some(Entry::Decided(before)) => {
                 self.counters.heuristic -= u64::from(is_heuristic(&before.decision));
                 self.counters.outstanding -= u64::from(!is_complete(&before.decision));
-                // Whether branches know of it makes the decision no younger; that there are more of them does.
-                let mark = if decision.branches.len() > before.decision.branches.len() { mark } else { before.mark };
+                // Whether branches know of it makes the decision no younger; that there are more of them, or one that decided by itself, does.
+                let has_more = decision.branches.len() > before.decision.branches.len()
+                    || heuristics(&decision) > heuristics(&before.decision);
+                let mark = if has_more { mark } else { before.mark };
                 self.let_stay(id, &before);
                 Decided { decision, mark, until: None, ..before }
             }
@@ -575,7 +577,12 @@ fn is_complete(decision: &Decision) -> bool {
 }
 
 fn is_heuristic(decision: &Decision) -> bool {
-    decision.branches.iter().any(|(_, state)| matches!(state, BranchState::Heuristic(_)))
+    heuristics(decision) > 0
+}
+
+/// How many of its branches decided by themselves.
+fn heuristics(decision: &Decision) -> usize {
+    decision.branches.iter().filter(|(_, state)| matches!(state, BranchState::Heuristic(_))).count()
 }
 
 #[cfg(test)]

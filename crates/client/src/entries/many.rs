@@ -143,12 +143,17 @@ impl Entries {
                         here.elsewhere(move || {
                             // The first is durable already, and stays the caller's whatever becomes of the rest.
                             let mut taken = vec![Shown { value: first, position: Position::ZERO }];
+                            let mut absence = Position::ZERO;
                             while taken.len() < max
-                                && let Ok(Shown { value: Some(value), position }) = entries.take_shown(&wanted, &now)
+                                && let Ok(Shown { value, position }) = entries.take_shown(&wanted, &now)
                             {
+                                let Some(value) = value else {
+                                    absence = position;
+                                    break;
+                                };
                                 taken.push(Shown { value, position });
                             }
-                            entries.taken(taken, durability)
+                            entries.taken(taken, absence, durability)
                         })
                     };
                     this.take(&wanted_first, &options).and_then(rest).step(how)

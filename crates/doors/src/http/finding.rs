@@ -61,12 +61,14 @@ impl Asked<'_> {
         let waits = query.limit > 0 && !query.wait.is_zero() && !query.if_exists;
         if waits && matches!(&rows, Rows::Entries(entries) if entries.is_empty()) {
             let entries = place.entries(&self.shared.store)?;
-            if let Some(shown) = self.wait_for_entry(&entries, &query, Taking::Read).await? {
-                let position = shown.position;
-                let settle = move |store: &Store| space::settle(store, &entries, position, shown_at(durability));
-                self.shared.ask(settle).await??;
-                rows = Rows::Entries(vec![shown.value]);
-            }
+            let came = self.wait_for_entry(&entries, &query, Taking::Read).await?;
+            let (position, wanted) = (came.as_ref().map(|shown| shown.position), Arc::clone(&query));
+            let settle = move |store: &Store| {
+                let position = position.map_or_else(|| entries.absence(&wanted.wanted), Ok)?;
+                space::settle(store, &entries, position, shown_at(durability))
+            };
+            self.shared.ask(settle).await??;
+            rows = Rows::Entries(came.into_iter().map(|shown| shown.value).collect());
         }
         let bytes = match &rows {
             Rows::Entries(entries) => space_json::stored_bytes(entries),
@@ -105,7 +107,7 @@ impl Asked<'_> {
                 taken = self.take_more(&entries, &query, taken).await?;
             }
         }
-        let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;
+        let settled = self.shared.ask(move |store| taken.settled(store, &entries, &query, durability)).await??;
         let bytes = space_json::stored_bytes(&settled.entries);
         let (keep, kept) = oneshot::channel();
         let show = move |text: &mut Text| {

@@ -284,10 +284,7 @@ impl Taken {
         while self.entries.len() < query.limit {
             match of.take_shown(&query.wanted, &ReadOptions::default()) {
                 Ok(Shown { value: Some(value), position }) => self.add(store, of, Shown { value, position }),
-                Ok(Shown { value: None, position }) => {
-                    self.position = self.position.max(position);
-                    break;
-                }
+                Ok(Shown { value: None, .. }) => break,
                 Err(_) if !self.entries.is_empty() => break,
                 Err(error) => return Err(error.into()),
             }
@@ -295,12 +292,20 @@ impl Taken {
         Ok(self)
     }
 
-    /// Waits until the taking is as durable as asked.
+    /// Waits until the taking, and that no more is there, is as durable as asked.
     ///
     /// # Errors
     /// What the store says.
-    pub(crate) fn settled(self, store: &Store, of: &Entries, durability: Durability) -> Result<Self, Failure> {
-        settle(store, of, self.position, durability)?;
+    pub(crate) fn settled(
+        self,
+        store: &Store,
+        of: &Entries,
+        query: &Query,
+        durability: Durability,
+    ) -> Result<Self, Failure> {
+        // That there are no more of them is said too.
+        let absence = if self.entries.len() < query.limit { of.absence(&query.wanted)? } else { Position::ZERO };
+        settle(store, of, self.position.max(absence), durability)?;
         Ok(self)
     }
 

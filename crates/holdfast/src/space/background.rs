@@ -81,11 +81,8 @@ impl Inner {
     /// An entry whose lease has ended while a transaction has it locked stays until that ends, and is in nobody's way any more: who waits for what
     /// stands behind it in its group is served now, before those who come later.
     fn serve_behind_ended(&self, partition: &Partition, engine: &mut Engine, now_ms: u64) {
-        if engine.next_expiry().is_none_or(|next| next > now_ms) {
-            return;
-        }
         for kind in self.spaces.list(None) {
-            if matches!(kind.definition().order, Order::Groups(_)) {
+            if engine.has_ended(kind.of, now_ms) && matches!(kind.definition().order, Order::Groups(_)) {
                 self.serve(&kind, partition, engine);
             }
         }

@@ -191,17 +191,26 @@ impl Entries {
             taken.push(Shown { value: granted.entry.into(), position });
             options.wait = None;
         }
-        self.taken(taken, options.durability)
+        let absence = if taken.len() < max { self.absence(wanted) } else { Ok(Position::ZERO) };
+        // What was taken is not lost because the store was closed meanwhile.
+        let absence = absence.or_else(|error| if taken.is_empty() { Err(error) } else { Ok(Position::ZERO) })?;
+        self.taken(taken, absence, options.durability)
     }
 
-    /// Waits until entries that were taken, each with what its taking rests on, are as durable as asked. When the disk refuses, those
+    /// Waits until entries that were taken, each with what its taking rests on, are as durable as asked, and what it rests on that there are
+    /// no more of them. When the disk refuses, those
     /// that are durable all the same: they are nobody else's any more. Of the others nobody knows, until the store is opened
     /// again, whether they were taken.
     ///
     /// # Errors
     /// `Unavailable` when none of them is durable.
-    pub fn taken(&self, taken: Vec<Shown<Entry>>, durability: Option<Durability>) -> Result<Vec<Entry>> {
-        let newest = taken.iter().map(|shown| shown.position).max().unwrap_or_default();
+    pub fn taken(
+        &self,
+        taken: Vec<Shown<Entry>>,
+        absence: Position,
+        durability: Option<Durability>,
+    ) -> Result<Vec<Entry>> {
+        let newest = taken.iter().map(|shown| shown.position).max().unwrap_or_default().max(absence);
         let Err(error) = self.settle_change(newest, durability) else {
             return Ok(taken.into_iter().map(|shown| shown.value).collect());
         };
@@ -321,7 +330,7 @@ impl Entries {
         let definition = self.kind.definition();
         let watch = self.watch();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
-        let (mut count, mut newest) = (0, Position::ZERO);
+        let (mut count, mut newest) = (0, shown.position);
         let deadline = self.lock_deadline(options.lock_timeout);
         for entry in shown.value {
             watch.pass(entry.document.as_bytes().len())?;
@@ -329,10 +338,13 @@ impl Entries {
             // With its own routing, or another of its id were changed in its stead.
             let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
             let one = Wanted { id: Some(id.to_value()), routing, ..wanted.clone() };
-            if let Some(changed) = self.change_until(deadline, &one, changes, options)? {
-                newest = newest.max(changed.now.version);
-                count += 1;
-            }
+            newest = newest.max(match self.change_until(deadline, &one, changes, options)? {
+                Some(changed) => {
+                    count += 1;
+                    changed.now.version
+                }
+                None => self.absence(&one)?,
+            });
         }
         self.settle_change(newest, options.durability)?;
         Ok(count)

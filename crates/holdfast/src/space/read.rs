@@ -145,6 +145,7 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn absence(&self, wanted: &Wanted) -> Result<Position> {
+        self.check()?;
         if !self.is_durable() {
             return Ok(Position::ZERO);
         }

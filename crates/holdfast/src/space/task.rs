@@ -325,6 +325,9 @@ impl<'a> Task<'a> {
             found.extend(anew);
             found.truncate(max);
         }
+        if found.len() < max {
+            self.note_absence(&kind);
+        }
         let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         self.newest = self.newest.max(newest);
         Ok(found.into_iter().map(Entry::from).collect())
@@ -354,6 +357,7 @@ impl<'a> Task<'a> {
         }
         let Some(place) = self.engine.find_id(kind.of, id.scalar()) else {
             self.check_lies_here(kind, id)?;
+            self.note_absence(kind);
             return Ok(None);
         };
         let at = LockedPlace::of(&self.engine, self.partition.id, place);
@@ -363,8 +367,18 @@ impl<'a> Task<'a> {
             return Err(Error::new(ErrorKind::Timeout, "a transaction has locked an entry that the task needs"));
         }
         let stored = self.engine.get(place).filter(|it| it.expires_ms == 0 || it.expires_ms > self.now_ms);
-        self.newest = self.newest.max(stored.as_ref().map_or(Position::ZERO, |stored| stored.version));
+        match &stored {
+            Some(stored) => self.newest = self.newest.max(stored.version),
+            None => self.note_absence(kind),
+        }
         Ok(stored)
+    }
+
+    /// The task has seen that something is not there.
+    fn note_absence(&mut self, kind: &Kind) {
+        if kind.is_durable() {
+            self.newest = self.newest.max(self.engine.gone(kind.of));
+        }
     }
 
     /// That an entry is not here says nothing when it would lie elsewhere.

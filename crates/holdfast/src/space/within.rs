@@ -537,8 +537,11 @@ impl Within<'_> {
         own.truncate(limit);
         let others = self.others(wanted);
         let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
-        let found = self.entries.read_many_shown(&others, enough)?.value;
+        let shown = self.entries.read_many_shown(&others, enough)?;
         drop(others);
+        let is_durable = self.entries.is_durable();
+        self.show(is_durable.then_some(shown.position))?;
+        let found = shown.value;
         if own.len() + found.len() > max {
             let text =
                 format!("more than {max} entries match, and a transaction clears no more: say LIMIT, or clear outside");

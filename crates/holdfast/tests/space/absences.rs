@@ -93,6 +93,8 @@ fn who_reads_that_there_is_none_waits_and_is_refused_where_that_cannot_be_made_d
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable, "{what}");
     };
     refused(orders.read(&Wanted::id(3), &now()).map(|it| it.is_none()), "read");
+    refused(orders.take_many(&Wanted::id(3), 1, &now()).map(|it| it.is_empty()), "take many");
+    refused(orders.change_many(&Wanted::id(3), &[set_total(1)], &upsert()).map(|count| count == 0), "change many");
     refused(orders.count(&Wanted::query("total = 3", &[]).unwrap()).map(|count| count == 0), "count");
     refused(orders.iterate(&Wanted::all()).and_then(|mut all| all.next(10)).map(|all| all.is_empty()), "iterate");
 }

@@ -2,7 +2,7 @@
 
 use base::Clock;
 use holdfast::space::{Cancel, Change, Lease, Order, Path, ReadLock, WantedBy};
-use holdfast::{ErrorKind, PutOptions, Shown};
+use holdfast::{ErrorKind, Position, PutOptions, Shown};
 
 use super::*;
 
@@ -501,9 +501,10 @@ fn what_was_taken_durably_is_not_lost_when_the_disk_refuses_the_rest() {
     let rest = [take(2), take(3)];
     disk.plan(0, base::memory::Fault::Error);
     let [second, third] = rest;
-    let kept = orders.taken(vec![first.clone(), second.clone(), third], Some(Durability::Synced)).unwrap();
+    let kept =
+        orders.taken(vec![first.clone(), second.clone(), third], Position::ZERO, Some(Durability::Synced)).unwrap();
     assert_eq!(kept, [first.value]);
-    assert_eq!(orders.taken(vec![second], None).unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(orders.taken(vec![second], Position::ZERO, None).unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 /// The transaction wrote the entry with the lease that it had found, and what had been renewed for ever ended.

@@ -207,6 +207,26 @@ async fn what_was_done_against_a_last_resource_is_listed_too() {
     }
 }
 
+/// Nobody could note it with a decision that the coordinator does not have, and so the branch was listed for ever.
+#[tokio::test]
+async fn a_branch_that_did_what_a_last_resource_decided_is_told_to_forget_it() {
+    let bank = bank();
+    for is_copied in [false, true] {
+        let one = Monkey::new("one").answering("commit", XaCode::HeuristicCommit);
+        let own = bank.embedded.begin(Begin::default()).unwrap();
+        let id = TransactionId { last_resource: Some(LastResourceId(7)), ..own };
+        match is_copied {
+            false => bank.embedded.abort(id).unwrap(),
+            true => bank.embedded.commit(id, &[one.name().clone()], None).unwrap(),
+        }
+        one.hold(&Xid { transaction: id, branch: one.name().clone() });
+        let last = Committing(BranchName::new("last").unwrap());
+        let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(one.clone()), Arc::new(last)];
+        Recovery::new(&bank.coordinator, managers, Pace::default()).run().await;
+        assert_eq!(one.calls().last(), Some(&"forget"), "{is_copied}: {:?}", one.calls());
+    }
+}
+
 const ONE_PHASE: [(XaCode, &str, Outcome); 4] = [
     (XaCode::HeuristicCommit, "heuristic-commit", Outcome::Committed),
     (XaCode::HeuristicRollback, "heuristic-rollback", Outcome::RolledBack),

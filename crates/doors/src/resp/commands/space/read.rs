@@ -66,6 +66,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
             return answer(call, &entries, taking, Shown { value: entry, position });
         }
         if options.strict {
+            show(call, &entries, position);
             return Err(Fail::Store(gone()));
         }
         if taking == Taking::Read && chosen.is_id && options.version.is_none() && !options.if_exists {
