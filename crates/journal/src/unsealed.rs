@@ -66,13 +66,8 @@ impl Scanned {
             };
             this.stretches.push(Stretch { offset: item.offset(), extent: item.extent(), sections, reason });
         }
-        if segment.trailer().is_none()
-            && let Some(log_end) = this.unfinished_footer(segment.base, &bytes, (partitions, end))
-        {
-            if let LogEnd::Unknown = end {
-                // It is whole, and was written when everything before it was synced.
-                *promised = log_end.max(*promised);
-            }
+        // It proves no sync: a recovery writes footers of what it leaves out, too.
+        if segment.trailer().is_none() && this.ends_in_footer(segment.base, &bytes, (partitions, end)) {
             this.data_end = this.stretches.pop().map_or(start, |footer| footer.offset);
         }
         // A torn footer may end the file at no multiple of 8; sealing pads what is set aside with zeros.
@@ -81,27 +76,28 @@ impl Scanned {
         this
     }
 
-    /// Where the log ended in it, if the last stretch is a footer, or a part of one, that a kill left in a file that was to be cut behind it. Once
-    /// the file is cut there, what is no footer was one. Where nothing says that the records end before, only a whole one is known to be a
-    /// footer.
-    fn unfinished_footer(&self, base: Position, bytes: &[u8], (partitions, end): (u16, LogEnd)) -> Option<Position> {
-        let (last, before) = self.stretches.split_last().filter(|(last, _)| !last.extent.is_record())?;
+    /// Whether the last stretch is a footer, or a part of one, that a kill left in a file that was to be cut behind it. Once the file is cut
+    /// there, what is no footer was one. Where nothing says that the records end before, only a whole one is known to be a footer.
+    fn ends_in_footer(&self, base: Position, bytes: &[u8], (partitions, end): (u16, LogEnd)) -> bool {
+        let Some((last, before)) = self.stretches.split_last().filter(|(last, _)| !last.extent.is_record()) else {
+            return false;
+        };
         let at = last.offset;
         let extents = before.iter().map(|stretch| stretch.extent).collect();
         let states = vec![PartitionState::START; usize::from(partitions)];
         let footer_end = at + Footer { extents, states }.encode(base, at, Position::ZERO, 0).len() as u64;
-        let log_end = match end {
-            LogEnd::Elsewhere => None,
-            LogEnd::At(end) => Some(end).filter(|end| *end <= base.plus(at)),
-            LogEnd::Unknown => log_end_of(base, bytes.get(index(at)..index(footer_end))?, footer_end),
+        let is_footer = match end {
+            LogEnd::Elsewhere => false,
+            LogEnd::At(end) => end <= base.plus(at),
+            LogEnd::Unknown => is_footer(base, bytes.get(index(at)..index(footer_end)).unwrap_or_default(), footer_end),
         };
-        log_end.filter(|_| bytes.len() as u64 > footer_end)
+        is_footer && bytes.len() as u64 > footer_end
     }
 }
 
-/// Where the log ended by these bytes, if they are a whole footer of the segment, should its file end there.
-fn log_end_of(base: Position, bytes: &[u8], file_bytes: u64) -> Option<Position> {
-    let (body, trailer) = bytes.split_at_checked(bytes.len().checked_sub(TRAILER_BYTES)?)?;
-    let trailer = Trailer::decode(trailer, file_bytes).filter(|trailer| trailer.base == base)?;
-    Footer::decode(body, &trailer).map(|_| trailer.log_end)
+/// Whether these are a whole footer of the segment, if its file ended there.
+fn is_footer(base: Position, bytes: &[u8], file_bytes: u64) -> bool {
+    let parts = bytes.len().checked_sub(TRAILER_BYTES).and_then(|body| bytes.split_at_checked(body));
+    let trailer = parts.and_then(|(body, trailer)| Some((body, Trailer::decode(trailer, file_bytes)?)));
+    trailer.is_some_and(|(body, trailer)| trailer.base == base && Footer::decode(body, &trailer).is_some())
 }

@@ -236,13 +236,12 @@ impl Table {
     }
 
     /// Notes that branches learned of the decision to commit, and lets go of it when all have: at once, or after an hour
-    /// when the owner may not have learned of it. Of a transaction that is not decided there is nothing to note; what a resource manager did
-    /// by itself may have been noted with a decision that a power cut took, and is refused, or that manager would forget it.
+    /// when the owner may not have learned of it. Of a transaction that is not decided there is nothing to note.
     ///
     /// Without branches the whole transaction is let go of.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchBranch`, `NotDecided`; `NotDone` and `Retained` when there is something that only [`Forgetting::Everything`] lets go of.
+    /// `Foreign`, `NoSuchBranch`; `NotDone` and `Retained` when there is something that only [`Forgetting::Everything`] lets go of.
     pub fn forget(
         &mut self,
         id: TransactionId,
@@ -262,12 +261,7 @@ impl Table {
         let by_force = forgetting == Forgetting::Everything;
         let has_deeds = learned.iter().any(|learned| learned.heuristic.is_some());
         let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) else {
-            let is_lost = has_deeds && !by_force;
-            return if is_lost {
-                Err(TableError::NotDecided(id))
-            } else {
-                Ok(Plan::nothing((), crate::Needs::default()))
-            };
+            return Ok(Plan::nothing((), crate::Needs::default()));
         };
         let mut decision = decided.decision.clone();
         for Learned { branch, heuristic } in learned {

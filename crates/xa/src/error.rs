@@ -32,11 +32,6 @@ pub enum TableError {
     /// A branch may be in doubt, or has decided by itself.
     #[error("the branch {0} may be in doubt or has decided by itself: forgetting it needs force")]
     NotDone(BranchName),
-    /// There is no decision with which to note what a resource manager did by itself.
-    #[error(
-        "{0} is not decided, or was forgotten: what a resource manager did by itself is not noted, and it has to remember that itself"
-    )]
-    NotDecided(TransactionId),
     /// All branches know, but the owner may not.
     #[error("its branches know, but its owner may not: it goes in an hour, and forgetting it now needs force")]
     Retained,
