@@ -81,10 +81,10 @@ impl Client {
     }
 
     /// Does something that blocks: what a program has of the store itself, of `holdfast-grid`, or of its own, and this library has no
-    /// call for. Waited for it runs in the caller's thread; awaited or begun, in one of at most 64 threads that the client has for this, or
-    /// when one is free. A call that is dropped after that goes on to its end there.
+    /// call for. Waited for it runs in the caller's thread; awaited or begun, in one of the threads that the client has for this (64 at
+    /// least), or when one is free. A call that is dropped after that goes on to its end there.
     ///
-    /// What it does must not wait for another call that needs such a thread: with 64 of that kind none would end.
+    /// What it does must not wait for another call that needs such a thread: when all do that, none ends.
     ///
     /// # Errors
     /// Those of what it does; `Internal` when that panics while it is awaited.

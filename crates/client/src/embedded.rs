@@ -134,13 +134,39 @@ impl Embedded {
         Call::new(move |how| if how == How::Wait { Step::Done(run()) } else { Step::Running(Box::pin(this.off(run))) })
     }
 
+    /// As [`Embedded::elsewhere`], for what may wait for the lock of a transaction.
+    pub(crate) fn elsewhere_for_lock<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Call<T> {
+        let this = self.clone();
+        Call::new(move |how| match how {
+            How::Wait => Step::Done(run()),
+            How::Await | How::Begin => Step::Running(Box::pin(this.off_for_lock(run))),
+        })
+    }
+
     /// Runs something that may block in another thread, which begins at once.
     pub(crate) fn off<T, R>(&self, run: R) -> impl Future<Output = Result<T>> + Send + use<T, R>
     where
         T: Send + 'static,
         R: FnOnce() -> Result<T> + Send + 'static,
     {
-        let (done, this) = (self.0.runtime.off(run), self.clone());
+        self.held(self.0.runtime.off(run))
+    }
+
+    /// As [`Embedded::off`], for what waits for the lock of a transaction.
+    pub(crate) fn off_for_lock<T, R>(&self, run: R) -> impl Future<Output = Result<T>> + Send + use<T, R>
+    where
+        T: Send + 'static,
+        R: FnOnce() -> Result<T> + Send + 'static,
+    {
+        self.held(self.0.runtime.off_for_lock(run))
+    }
+
+    /// The same, which keeps what runs it until it is done.
+    fn held<F: Future + Send>(&self, done: F) -> impl Future<Output = F::Output> + Send + use<F> {
+        let this = self.clone();
         async move {
             let done = done.await;
             drop(this);

@@ -486,7 +486,7 @@ fn run_here<T: Send + 'static>(
             return Step::Running(Box::pin(async move { shown(&this, ran?).await }));
         }
     }
-    let waiting = this.off(move || {
+    let waiting = this.off_for_lock(move || {
         let ran = here(&mut transaction, &full).map(Came::value);
         Ok((transaction, ran))
     });

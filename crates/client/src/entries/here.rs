@@ -17,8 +17,8 @@ use crate::embedded::Embedded;
 /// The longest time that is waited when no end was said: longer than any program runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The shortest and the longest pause between two looks whether a lock is gone.
-const LOCK_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// How often who waits for a lock looks whether the entry is still there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads or takes what is there now.
 fn look(entries: &Entries, wanted: &Wanted, options: &ReadOptions, taking: Taking) -> Result<Shown<Option<Entry>>> {
@@ -51,7 +51,7 @@ impl Embedded {
             }
             match run(Some(Duration::ZERO)) {
                 Err(error) if error.kind() == ErrorKind::Timeout && lock_timeout != Some(Duration::ZERO) => {
-                    let locked = this.off(move || run(lock_timeout));
+                    let locked = this.off_for_lock(move || run(lock_timeout));
                     Step::Running(Box::pin(async move {
                         let (value, needed) = settle(locked.await?);
                         if let Some((position, durability)) = needed {
@@ -97,9 +97,9 @@ impl Embedded {
                 Ok(shown) => shown,
             };
             let wait = options.wait.filter(|wait| !wait.is_zero());
-            // It enters the queue now, so that who asked first is first. A lock has no queue to be woken from.
+            // It enters the queue now, so that who asked first is first.
             let waits = shown.value.is_none() && wait.is_some();
-            let waiting = match waits && !waits_for_lock {
+            let waiting = match waits {
                 false => None,
                 true => match entries.waiting(&wanted, taking) {
                     Ok(waiting) => Some(waiting),
@@ -113,11 +113,11 @@ impl Embedded {
             Step::Running(Box::pin(async move {
                 let wait = wait.unwrap_or(FOR_EVER);
                 let came = match waiting {
-                    Some(waiting) => this.until(waiting, wait, &options).await?,
-                    None if waits => {
-                        let unlocked = this.unlocked(&entries, &wanted, &options, taking);
+                    Some(waiting) if waits_for_lock => {
+                        let unlocked = this.unlocked(&entries, &wanted, waiting);
                         this.until(unlocked, wait, &options).await?.flatten()
                     }
+                    Some(waiting) => this.until(waiting, wait, &options).await?,
                     None => None,
                 };
                 let Shown { value, position } = match came {
@@ -133,27 +133,29 @@ impl Embedded {
         })
     }
 
-    /// What is there when no transaction has it locked any more; nothing if it is gone then.
-    ///
-    /// It is looked for again and again where the future is polled, and not in a thread that blocks: who drops the future takes
-    /// nothing, and as many as want to may wait.
+    /// What comes for who waits in the queue, which the end of a lock wakes; nothing once what was locked is gone, which is told to
+    /// nobody, and looked for.
     async fn unlocked(
         &self,
         entries: &Entries,
         wanted: &Wanted,
-        options: &ReadOptions,
-        taking: Taking,
+        waiting: impl Future<Output = Result<Shown<Entry>>>,
     ) -> Result<Option<Shown<Entry>>> {
-        let mut pause = LOCK_PAUSE.0;
-        // Reading many shows also what is locked.
-        while !entries.read_many_shown(wanted, 1)?.value.is_empty() {
-            self.sleep(pause).await;
-            pause = (pause * 2).min(LOCK_PAUSE.1);
-            if let Shown { value: Some(value), position } = look(entries, wanted, options, taking)? {
-                return Ok(Some(Shown { value, position }));
+        let mut waiting = pin!(waiting);
+        loop {
+            // Reading many shows also what is locked.
+            let is_gone = entries.read_many_shown(wanted, 1)?.value.is_empty();
+            let mut pause = pin!(self.sleep(LOOK_INTERVAL));
+            let came = std::future::poll_fn(|context| match waiting.as_mut().poll(context) {
+                Poll::Ready(came) => Poll::Ready(came.map(Some)),
+                Poll::Pending if is_gone => Poll::Ready(Ok(None)),
+                Poll::Pending => pause.as_mut().poll(context).map(|()| Ok(None)),
+            });
+            let came = came.await?;
+            if came.is_some() || is_gone {
+                return Ok(came);
             }
         }
-        Ok(None)
     }
 
     /// What is waited for, unless it takes too long or is canceled.

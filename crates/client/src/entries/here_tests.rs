@@ -69,6 +69,24 @@ fn a_take_gets_what_a_transaction_lets_go_of_and_not_what_it_took() {
     assert!(none.is_none() && begin.elapsed() < Duration::from_secs(10), "what is not there is not waited for");
 }
 
+/// Who looked again and again came behind whoever was in the queue when the lock went.
+#[test]
+fn who_awaits_a_lock_has_its_turn_among_all_that_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, here, jobs) = jobs(folder.path());
+    let mut holder = store.begin();
+    here.within(&mut holder).take(&Wanted::id(1), &ReadOptions::default()).unwrap().unwrap();
+    let mut first = jobs.take(&Wanted::id(1), &while_locked(Duration::from_secs(60)));
+    let options = ReadOptions { wait: Some(Duration::from_secs(60)), ..ReadOptions::default() };
+    let mut second = jobs.take(&Wanted::id(1), &options);
+    for call in [&mut first, &mut second] {
+        assert!(std::pin::Pin::new(call).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    drop(holder);
+    assert!(crate::call::block_on(first).unwrap().is_some());
+    assert!(std::pin::Pin::new(&mut second).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
 #[test]
 fn waiting_for_a_lock_ends_by_its_time_and_by_cancel() {
     let folder = tempfile::tempdir().unwrap();

@@ -35,7 +35,7 @@ impl Entries {
         match &self.at {
             At::Here(here, entries) => {
                 let (entries, documents, options) = (entries.clone(), documents.to_vec(), options.clone());
-                here.elsewhere(move || Ok(entries.write_many(&documents, &options)))
+                here.elsewhere_for_lock(move || Ok(entries.write_many(&documents, &options)))
             }
             At::There(there, _) => {
                 if options.lock_timeout.is_some_and(|wait| !wait.is_zero()) {
@@ -224,7 +224,7 @@ impl Entries {
             At::Here(here, entries) => {
                 let (entries, wanted) = (entries.clone(), wanted.clone());
                 let (changes, options) = (changes.to_vec(), options.clone());
-                here.elsewhere(move || entries.change_many(&wanted, &changes, &options))
+                here.elsewhere_for_lock(move || entries.change_many(&wanted, &changes, &options))
             }
             At::There(there, _) => match self.change_many_words(wanted, changes, options) {
                 Ok(words) => there.call_alone(&words, Again::MustNot, NO_BLOCK, |reply| reply.unsigned()),
