@@ -3,7 +3,7 @@
 //! ```text
 //!   start ──▶ active ──end──▶ ended ──prepare──▶ prepared ──▶ committed, rolled back
 //!                └──── its connection breaks, or it crashes ──▶ rolled back
-//!                                                  prepared ──by itself──▶ heuristic ──forget──▶ gone
+//!                         prepared, or asked to commit in one phase ──by itself──▶ heuristic ──forget──▶ gone
 //! ```
 //!
 //! Prepared branches and what was done to them by itself survive a crash. It may roll back instead of preparing, find that
@@ -117,13 +117,18 @@ impl Manager {
         let prepared: Vec<Name> = self.open().filter(|name| self.is_prepared(name)).cloned().collect();
         let at = usize::try_from(random.below(prepared.len() as u64)).unwrap_or(0);
         let Some(name) = prepared.get(at) else { return false };
+        self.do_by_itself(name, random);
+        true
+    }
+
+    fn do_by_itself(&mut self, name: &Name, random: &mut Random) -> Heuristic {
         let deeds = [Heuristic::Commit, Heuristic::Rollback, Heuristic::Mixed, Heuristic::Hazard];
         let deed = deeds[usize::try_from(random.below(4)).unwrap_or(0)];
         self.fates.insert(name.clone(), Fate::Heuristic(deed));
         if let Some(branch) = self.branches.get_mut(name) {
             branch.state = State::Heuristic(deed);
         }
-        true
+        deed
     }
 
     fn end(&mut self, name: &Name, fate: Fate) {
@@ -143,7 +148,7 @@ impl Manager {
             }
             Request::End(xid) => self.end_work(&name(xid), session),
             Request::Prepare(xid) => self.prepare(&name(xid), session, random),
-            Request::OnePhase(xid) => self.commit_one_phase(&name(xid), session, random),
+            Request::OnePhase(xid) => self.commit_alone(&name(xid), session, random),
             Request::CommitLast(xid) => self.commit_last(xid, session, random),
             Request::Settle(id) => {
                 let committed = *self.decisions.entry(*id).or_insert(false);
@@ -208,6 +213,15 @@ impl Manager {
             Some(_) => XaCode::Protocol,
             None => XaCode::NotKnown,
         }
+    }
+
+    /// Commits the only branch of a transaction, or does something else by itself, which it remembers.
+    fn commit_alone(&mut self, name: &Name, session: u64, random: &mut Random) -> XaCode {
+        let is_ended = self.own(name, session).is_some_and(|branch| branch.state == State::Ended);
+        if is_ended && self.is_moody && random.chance(1, 8) {
+            return code_of(self.do_by_itself(name, random));
+        }
+        self.commit_one_phase(name, session, random)
     }
 
     fn commit_one_phase(&mut self, name: &Name, session: u64, random: &mut Random) -> XaCode {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::memory::Fault;
 use base::{Clock, Random, Time};
 use holdfast::{CoordinatorId, Durability, OwnerId, Store, TransactionId};
-use xa::{FORMAT_ID, Xid};
+use xa::{FORMAT_ID, TwoPhaseOutcome, Xid};
 
 use crate::distributed::application::Application;
 use crate::distributed::manager::{self, Fate, Manager};
@@ -494,6 +494,16 @@ impl World {
         }
     }
 
+    /// Whether a resource manager did something by itself instead of a commit in one phase, and its answer was lost.
+    fn has_unheard_deed(&self) -> bool {
+        self.said.parts.values().flatten().any(|part| match part.branches.as_slice() {
+            [(manager, xid)] if part.told == Some(TwoPhaseOutcome::Hazard) => {
+                self.managers[*manager].has(&manager::name(xid))
+            }
+            _ => false,
+        })
+    }
+
     /// Nothing breaks any more: everybody is up, what is under way ends, and recovery has its time.
     pub(crate) fn settle(&mut self) -> Check<()> {
         self.is_calm = true;
@@ -502,7 +512,11 @@ impl World {
         self.sim.disk.clear_plan();
         self.managers.iter_mut().for_each(|manager| manager.is_up = true);
         self.start_server()?;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round == ENDING_ROUND && self.has_unheard_deed() {
+                (0..self.applications.len()).for_each(|at| self.kill(Process::Application(at)));
+                self.start_server()?;
+            }
             for _ in 0..DELIVERIES_MAX {
                 let Some(at) = self.any_message() else { break };
                 self.deliver(at);
@@ -521,6 +535,9 @@ impl World {
     }
 }
 
+/// The round in which programs end that were told a hazard of their only branch, if it is remembered. Nobody decides about such a
+/// transaction, so that the coordinator hears of it when its owner has ended.
+const ENDING_ROUND: usize = 10;
 /// Rounds of the end: longer than any lease, and the time of grace after a start of the server.
 const ROUNDS: usize = 80;
 /// Messages delivered between two of them.

@@ -13,8 +13,9 @@
 //! commit, so that is what the coordinator is told, and what the branch did stands with it, as with two phases. It is told late,
 //! and refuses it when the deadline has passed or the owner has ended: then it stands with the rollback.
 //!
-//! One that cannot be reached (`XAER_RMFAIL`) did nothing by itself that it remembers: that nobody knows how it ended is the
-//! program's to hear, as of any commit whose answer is lost.
+//! That nobody knows how one ended that cannot be reached (`XAER_RMFAIL`) is the program's to hear, as of any commit whose answer is
+//! lost. To tell the coordinator that it is rolled back would be wrong as often as right. Should the resource manager have done
+//! something by itself that it remembers, recovery finds it and has it recorded when the program has ended.
 //!
 //! May use: `two_phase`. Must not know: how it is recorded.
 
