@@ -6,6 +6,7 @@ mod administration;
 mod decisions;
 mod embedded;
 mod idle;
+mod own;
 mod postgres_decisions;
 mod postgres_mark;
 mod profile;
@@ -55,6 +56,7 @@ pub use idle::MysqlIdle;
 pub use last_resource::{Kept, LastResource};
 #[cfg(feature = "sql")]
 pub use mysql::{MysqlBranch, MysqlManager};
+pub use own::{OwnDecision, commit_with_decision};
 #[cfg(feature = "sql")]
 pub use postgres::{PostgresBranch, PostgresLastResource, PostgresManager, PostgresTls};
 pub use postgres_decisions::PostgresDecisions;

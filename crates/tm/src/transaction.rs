@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use holdfast::Durability;
 use tokio::task::JoinHandle;
 use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outcome, Xid};
 
@@ -15,8 +14,8 @@ use crate::branch::Branch;
 use crate::coordinator::Coordinator;
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Drive, Ended, Enlisted, WaitForDecision, Waiting};
-use crate::embedded::of_store;
 use crate::last_resource::LastResource;
+use crate::own::{OwnDecision, commit_with_decision, of_batch};
 use crate::suspended::{self, Signals, Suspended};
 use crate::{Verdict, Vote};
 
@@ -372,7 +371,8 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
         },
         (Ending::Commit, Some(local)) => {
             let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
-            let decide = Decide::call(move |prepared| decide_locally(local, id, prepared, durability));
+            let decide =
+                Decide::call(move |prepared| commit_with_decision(local, OwnDecision { id, prepared, durability }));
             (TwoPhase::commit(&orders, other), decide)
         }
         (Ending::CommitWith(decide), _) => (TwoPhase::commit(&orders, OtherWork::Local), Decide::Wait(decide)),
@@ -406,33 +406,10 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
     ended
 }
 
-/// Commits local changes and the decision in one batch. Blocks.
-fn decide_locally(
-    mut local: holdfast::Transaction,
-    id: TransactionId,
-    prepared: &[BranchName],
-    durability: Durability,
-) -> Result<()> {
-    // Without a branch there is nobody who would ask.
-    if !prepared.is_empty() {
-        local.decide(id, prepared);
-    }
-    local.commit(durability).map(drop).map_err(of_batch)
-}
-
 /// Why a batch failed that the program sent, perhaps more than once: only the coordinator knows whether it was decided, if it was.
 fn of_batch_elsewhere(error: holdfast::Error, is_decision: bool) -> Error {
     match of_batch(error) {
         error if is_decision && error.kind != ErrorKind::Aborted => Error { kind: ErrorKind::Unknown, ..error },
-        error => error,
-    }
-}
-
-/// Why a batch with a decision failed.
-fn of_batch(error: holdfast::Error) -> Error {
-    match of_store(error) {
-        // The batch may be on its way to the disk.
-        Error { kind: ErrorKind::Unavailable, text } => Error { kind: ErrorKind::Unknown, text },
         error => error,
     }
 }

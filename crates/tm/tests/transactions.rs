@@ -5,6 +5,7 @@ mod handing_on;
 mod heuristic;
 mod last_resource;
 mod monkey;
+mod own;
 mod unreadable;
 
 use std::sync::Arc;
