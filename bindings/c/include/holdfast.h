@@ -10,6 +10,7 @@
 #define HOLDFAST_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "tx.h"
 #include "xa.h"
@@ -23,6 +24,9 @@ extern "C" {
 
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2
+
+/* An answer of calls that look for a key or an entry: there is none. */
+#define HOLDFAST_NOT_FOUND 3
 
 /* Why the last call of this thread that failed did so: every one has a reason of
  * its own. A call that goes well clears nothing, but may note what it met on its
@@ -82,6 +86,81 @@ extern int holdfast_id(char *id, size_t size);
 /* Gives a suspended transaction to this thread. tx_close answers
  * TX_PROTOCOL_ERROR while the thread has suspended one that goes on only here. */
 extern int holdfast_resume(const char *id);
+
+/*
+ * Keys, entries and points of the coordinator's own store, as part of the
+ * thread's transaction; holdfast_tx_... (below) are the same calls for objects.
+ *
+ * They happen in the batch in which the decision is written, and have no
+ * branch: when the transaction commits all of it is there, as durable as the
+ * decision; when it is rolled back, the program is killed before, or the
+ * machine stops, nothing is. A transaction that has databases besides is decided
+ * by a record then, also with one database; one without any is a single batch.
+ * Where it only read something here, its databases commit as they would without.
+ *
+ * The profile's coordinator has to have a directory: the store is in the process
+ * then, and one process at a time has it. With servers the calls are TX_EINVAL,
+ * and in shared transactions. The transaction sees what it has changed itself,
+ * nobody else does before it commits.
+ *
+ * Keys: what the transaction read must not have been changed by others when it
+ * commits; tx_commit is TX_ROLLBACK then. Entries are locked from the call on
+ * until the transaction ends, and a call waits up to five seconds for an entry
+ * that another transaction has locked, no longer than the transaction may take.
+ * Points are of the database "default"; one that does not fit its series is told
+ * by tx_commit (TX_ROLLBACK).
+ *
+ * Strings end with a zero, and are copied. A key or value of size 0 may be NULL.
+ * Keys and values have the store's limits: what is too long is TX_EINVAL. What a
+ * call returns in *value, *json or *id belongs to the program, which lets go of
+ * it by holdfast_free; it has one zero more behind it, so that JSON is a string.
+ * When there is nothing to return, for whatever reason, the place holds NULL.
+ *
+ * TX_OK, or
+ *   HOLDFAST_NOT_FOUND  there is no such key or entry
+ *   TX_EINVAL           an argument is wrong or too long, there is no such type,
+ *                       the JSON is none; the transaction goes on without
+ *   TX_ERROR            another transaction kept the entry locked, or the store
+ *                       cannot do it now; the transaction goes on without
+ *   TX_ROLLBACK         somebody else changed what it read, two transactions wait
+ *                       for each other, or its time is over: it can only be
+ *                       rolled back
+ *   TX_PROTOCOL_ERROR   the thread is in no transaction
+ *   TX_FAIL             what is stored there is damaged, or the library is
+ */
+extern int holdfast_put(const char *bucket, const void *key, size_t key_size,
+                        const void *value, size_t value_size);
+extern int holdfast_get(const char *bucket, const void *key, size_t key_size,
+                        void **value, size_t *value_size);
+/* HOLDFAST_NOT_FOUND when there was none. */
+extern int holdfast_delete(const char *bucket, const void *key,
+                           size_t key_size);
+
+/* An entry is a JSON object; its id is the field "id", and one that has none
+ * gets one. It replaces the one with its id. *id is the id as JSON; id may be
+ * NULL. */
+extern int holdfast_write(const char *space, const char *type,
+                          const char *json, char **id);
+/* The entry with this id, which is JSON: 17, or "a" with its quotes. To take it
+ * is to remove it; one that was read stays as it is until the transaction
+ * ends. */
+extern int holdfast_take(const char *space, const char *type, const char *id,
+                         char **json);
+extern int holdfast_read(const char *space, const char *type, const char *id,
+                         char **json);
+
+/* A point of a series: its tags are a JSON object of strings, or NULL; time is
+ * in nanoseconds since 1970. A later point of the same time replaces it. */
+extern int holdfast_add_point(const char *metric, const char *tags,
+                              int64_t time, double value);
+
+/* Sees to it that there is such a type of entries, for good, whatever becomes of
+ * a transaction; one that is there stays as it is. It waits until that is on
+ * stable storage. TX_PROTOCOL_ERROR when the thread has nothing open. */
+extern int holdfast_declare(const char *space, const char *type);
+
+/* Lets go of what one of these calls returned. NULL is nothing. */
+extern void holdfast_free(void *memory);
 
 /*
  * Transactions as objects, on connections of the program's own.
@@ -145,6 +224,28 @@ extern int holdfast_tx_resume(holdfast_tm *tm, const char *id,
 
 /* Prepares what was done here, and leaves the rest to whoever resumes it. */
 extern int holdfast_tx_suspend(holdfast_tx *tx);
+
+/* Keys, entries and points of the coordinator's own store, as above.
+ * TX_PROTOCOL_ERROR when the transaction is over. A manager needs no connection
+ * for them. */
+extern int holdfast_tx_put(holdfast_tx *tx, const char *bucket,
+                           const void *key, size_t key_size,
+                           const void *value, size_t value_size);
+extern int holdfast_tx_get(holdfast_tx *tx, const char *bucket,
+                           const void *key, size_t key_size, void **value,
+                           size_t *value_size);
+extern int holdfast_tx_delete(holdfast_tx *tx, const char *bucket,
+                              const void *key, size_t key_size);
+extern int holdfast_tx_write(holdfast_tx *tx, const char *space,
+                             const char *type, const char *json, char **id);
+extern int holdfast_tx_take(holdfast_tx *tx, const char *space,
+                            const char *type, const char *id, char **json);
+extern int holdfast_tx_read(holdfast_tx *tx, const char *space,
+                            const char *type, const char *id, char **json);
+extern int holdfast_tx_add_point(holdfast_tx *tx, const char *metric,
+                                 const char *tags, int64_t time, double value);
+extern int holdfast_tm_declare(holdfast_tm *tm, const char *space,
+                               const char *type);
 
 extern int holdfast_tx_commit(holdfast_tx *tx);
 extern int holdfast_tx_rollback(holdfast_tx *tx);

@@ -8,7 +8,7 @@
 //!   suspended   the branch is started, and the thread is not working in it
 //!   outside     a resource manager that registers by itself works outside of transactions
 //!
-//! May use: `abi`, `drive`, `manager`, `tx_state`. Must not know: C strings, where profiles come from.
+//! May use: `abi`, `drive`, `manager`, `own`, `tx_state`. Must not know: C strings, where profiles come from.
 
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use crate::abi::{
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{Manager, Recovered};
+use crate::own::{OwnWork, Worker, before_commit};
 use crate::resource::{Resource, Verb, code};
 use crate::suspend;
 use crate::switch::SwitchedResource;
@@ -37,6 +38,10 @@ const NO_BRANCH: &[u8] = b"-";
 /// Why a transaction is rolled back that was to be committed.
 pub(crate) const TIME_IS_OVER: &str =
     "the transaction took longer than it may: its timeout is what the program set, or timeout_ms of the profile";
+
+/// The same, once it was said before.
+pub(crate) const ROLLBACK_ONLY: &str =
+    "the transaction can only be rolled back: a call or a resource manager said so before";
 
 /// What a thread has to do with a resource manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +60,8 @@ pub(crate) struct Thread {
     /// One for each resource manager.
     pub(crate) associations: Vec<Association>,
     pub(crate) transaction: Option<Transaction>,
+    /// What the transaction does in the coordinator's own store.
+    pub(crate) own: Option<OwnWork>,
     when_return: c_long,
     timeout_seconds: c_long,
     /// A transaction that is decided, and its resources: their commits are under way.
@@ -159,7 +166,7 @@ impl Thread {
         if how == End::Commit && transaction.is_over_time() {
             last_error::set(TIME_IS_OVER.to_owned());
         } else if how == End::Commit && transaction.rollback_only {
-            last_error::set("a resource manager said before that the transaction can only be rolled back".to_owned());
+            last_error::set(ROLLBACK_ONLY.to_owned());
         }
         let doomed = transaction.rollback_only || transaction.is_over_time();
         let flags = if how == End::Commit && !doomed { TMSUCCESS } else { TMFAIL };
@@ -167,10 +174,14 @@ impl Thread {
         let resources = resources(&manager, &parts);
         let means = Means { decisions: &*manager.decisions, durability: manager.durability, resources: &resources };
         let commits = how == End::Commit && !doomed && ended_well;
+        // Its locks are free at once where it is rolled back.
+        let own = before_commit(self.own.take().filter(|_| commits), transaction.id, &resources);
+        let (commits, own) = (commits && own.is_ok(), own.unwrap_or_default());
+        let other = if own.is_some() { OtherWork::Local } else { OtherWork::Nothing };
         let mut drive = if commits {
-            Drive::commit(transaction.id, &resources, OtherWork::Nothing)
+            Drive::commit(transaction.id, &resources, other).with_own(own)
         } else {
-            Drive::rollback(transaction.id, &resources, OtherWork::Nothing)
+            Drive::rollback(transaction.id, &resources, other)
         };
         let early = commits && self.when_return == TX_COMMIT_DECISION_LOGGED;
         let outcome = drive.run(&means, if early { Until::Decided } else { Until::Completed });
@@ -262,6 +273,21 @@ impl Thread {
             State::Active | State::ActiveChained => "the thread is in a transaction, which has to end first",
         };
         last_error::refuse(TX_PROTOCOL_ERROR, why)
+    }
+
+    /// Works in the coordinator's own store as part of the transaction. The code when it does not: what is noted says why.
+    pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut OwnWork) -> holdfast::Result<T>) -> Result<T, c_int> {
+        let (Some(transaction), Some(manager)) = (&mut self.transaction, &self.manager) else {
+            return Err(self.misplaced());
+        };
+        let worker = Worker {
+            manager,
+            id: transaction.id,
+            deadline: transaction.deadline,
+            own: &mut self.own,
+            rollback_only: &mut transaction.rollback_only,
+        };
+        worker.work(work)
     }
 
     /// Recovers now; `None` when nothing is open.

@@ -1,35 +1,62 @@
 //! A coordinator that can be closed while others hold it: at the end of the process, when threads that will never run again
 //! have it open.
 //!
-//! May use: `tm`. Must not know: when the process ends.
+//! May use: `holdfast`, `tm`. Must not know: when the process ends.
 
 use std::sync::{PoisonError, RwLock};
 
-use holdfast::Durability;
+use holdfast::{Durability, Store};
 use tm::{
-    Begin, BranchName, CoordinatorId, Decisions, Deed, Error, ErrorKind, Learned, Result, TransactionId, Verdict, Vote,
+    Begin, BranchName, CoordinatorId, Decisions, Deed, Embedded, Error, ErrorKind, Learned, Result, TransactionId,
+    Verdict, Vote,
 };
 
 pub(crate) struct ClosableCoordinator {
     id: CoordinatorId,
-    inner: RwLock<Option<Box<dyn Decisions>>>,
+    inner: RwLock<Option<Inner>>,
+}
+
+struct Inner {
+    decisions: Box<dyn Decisions>,
+    /// Where the decisions are, when that is in the process.
+    store: Option<Store>,
 }
 
 impl ClosableCoordinator {
-    pub(crate) fn new(inner: Box<dyn Decisions>) -> Self {
-        Self { id: inner.coordinator(), inner: RwLock::new(Some(inner)) }
+    pub(crate) fn new(decisions: impl Decisions + 'static) -> Self {
+        Self::of(Inner { decisions: Box::new(decisions), store: None })
+    }
+
+    /// One whose store takes part in transactions.
+    pub(crate) fn embedded(embedded: Embedded) -> Self {
+        let store = Some(embedded.store().clone());
+        Self::of(Inner { decisions: Box::new(embedded), store })
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self { id: inner.decisions.coordinator(), inner: RwLock::new(Some(inner)) }
+    }
+
+    /// Its store, when that is in the process and not closed.
+    pub(crate) fn store(&self) -> Option<Store> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.store.clone()
     }
 
     /// Closes it, unless somebody is asking it something at this moment: that call is not waited for.
     pub(crate) fn close(&self) {
         let inner = self.inner.try_write().ok().and_then(|mut inner| inner.take());
-        drop(inner);
+        // Transactions that nobody ends any more hold the store, too.
+        if let Some(store) = inner.as_ref().and_then(|inner| inner.store.as_ref())
+            && let Err(error) = store.close()
+        {
+            tracing::warn!(%error, "the coordinator's store is not closed as it should be");
+        }
     }
 
     fn ask<T>(&self, question: impl FnOnce(&dyn Decisions) -> Result<T>) -> Result<T> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        match inner.as_deref() {
-            Some(inner) => question(inner),
+        match inner.as_ref() {
+            Some(inner) => question(&*inner.decisions),
             None => Err(Error { kind: ErrorKind::Unavailable, text: "the process is ending".to_owned() }),
         }
     }

@@ -3,7 +3,7 @@
 //! Calls that are given out together run in parallel where resource managers can: all asynchronous ones are begun, then the
 //! others are made one after the other, then the answers are collected.
 //!
-//! May use: `resource`, `tm`. Must not know: threads, TX codes.
+//! May use: `own`, `resource`, `tm`. Must not know: threads, TX codes.
 
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use tm::{
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
 use crate::last_error;
+use crate::own::OwnWork;
 use crate::resource::{Collected, Resource, Verb, code};
 
 /// How often a commit that cannot be made now is tried before it is left to recovery.
@@ -55,6 +56,8 @@ pub(crate) struct Drive {
     collected: Collected,
     /// Whether resource managers may forget what they did by themselves.
     may_forget: bool,
+    /// What commits in the batch of the decision.
+    own: Option<OwnWork>,
 }
 
 impl Drive {
@@ -76,7 +79,13 @@ impl Drive {
     }
 
     fn of(id: TransactionId, machine: TwoPhase) -> Self {
-        Self { id, machine, under_way: Vec::new(), decided: false, collected: Collected::AtOnce, may_forget: true }
+        let (under_way, collected) = (Vec::new(), Collected::AtOnce);
+        Self { id, machine, under_way, decided: false, collected, may_forget: true, own: None }
+    }
+
+    /// With work of the coordinator's own store, which is what [`OtherWork::Local`] stands for.
+    pub(crate) fn with_own(self, own: Option<OwnWork>) -> Self {
+        Self { own, ..self }
     }
 
     /// Goes on; `None` when it came back early, and has to be driven on later.
@@ -192,7 +201,10 @@ impl Drive {
                 let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
                 // A copy: what it is of is let go of then.
                 let durability = self.id.last_resource.map_or(means.durability, |_| Some(Durability::Synced));
-                let asked = means.decisions.commit(self.id, &branches, durability);
+                let asked = match self.own.take() {
+                    Some(own) => own.commit(self.id, &branches),
+                    None => means.decisions.commit(self.id, &branches, durability),
+                };
                 let did = |number: &usize| self.machine.end_of(*number).and_then(BranchEnd::heuristic).is_some();
                 match &asked {
                     Ok(()) => {}

@@ -22,6 +22,8 @@ mod native;
 mod object;
 mod object_calls;
 mod opening;
+mod own;
+mod own_calls;
 mod resource;
 mod rounds;
 mod side_by_side;
@@ -46,6 +48,11 @@ pub use object_calls::{
     holdfast_tm_new, holdfast_tm_recover, holdfast_tm_set_order, holdfast_tx_begin, holdfast_tx_commit,
     holdfast_tx_finish, holdfast_tx_free, holdfast_tx_id, holdfast_tx_join, holdfast_tx_resume, holdfast_tx_rollback,
     holdfast_tx_suspend,
+};
+pub use own_calls::{
+    holdfast_add_point, holdfast_declare, holdfast_delete, holdfast_free, holdfast_get, holdfast_put, holdfast_read,
+    holdfast_take, holdfast_tm_declare, holdfast_tx_add_point, holdfast_tx_delete, holdfast_tx_get, holdfast_tx_put,
+    holdfast_tx_read, holdfast_tx_take, holdfast_tx_write, holdfast_write,
 };
 pub use tx::{
     tx_begin, tx_close, tx_commit, tx_info, tx_open, tx_rollback, tx_set_commit_return, tx_set_transaction_control,

@@ -3,7 +3,7 @@
 //! Shared by all threads of the process that use the profile, and kept when the last of them closes, so that opening again
 //! costs no message.
 //!
-//! May use: `drive`, `resource`, `rounds`, `side_by_side`, `switch`, `tm`. Must not know: TX, where profiles come from.
+//! May use: `coordinator`, `resource`, `rounds`, `side_by_side`, `switch`, `tm`. Must not know: TX, where profiles come from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
@@ -14,6 +14,7 @@ use holdfast::Durability;
 use tm::{BranchEnd, Decisions, Heuristic, TransactionId, Verdict, XaCode, Xid, against, note_ended};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
+use crate::coordinator::ClosableCoordinator;
 use crate::last_error;
 use crate::resource::{Resource, Verb, code};
 use crate::rounds::Rounds;
@@ -31,6 +32,8 @@ pub(crate) struct Manager {
     /// What a transaction may take when the program says nothing.
     pub(crate) timeout: Option<Duration>,
     last_recovery: Mutex<Option<Instant>>,
+    /// Whose store takes part in transactions, when it has one.
+    pub(crate) coordinator: Option<Arc<ClosableCoordinator>>,
     /// Recovery at connections of programs' own.
     pub(crate) rounds: Rounds,
 }
@@ -54,7 +57,12 @@ impl Manager {
         timeout: Option<Duration>,
     ) -> Self {
         let (last_recovery, rounds) = (Mutex::default(), Rounds::default());
-        Self { decisions, durability, resources, timeout, last_recovery, rounds }
+        Self { decisions, durability, resources, timeout, last_recovery, coordinator: None, rounds }
+    }
+
+    /// Lets the store of its coordinator take part in transactions.
+    pub(crate) fn with_coordinator(self, coordinator: Arc<ClosableCoordinator>) -> Self {
+        Self { coordinator: Some(coordinator), ..self }
     }
 
     /// Recovers when nobody did for a while. For this, all resource managers must be open in this thread.

@@ -13,7 +13,7 @@
 //! Connections belong to the manager, so a manager has one active transaction at a time. They are the program's, and used while it
 //! calls alone: what earlier programs left in doubt on them is recovered by calls that begin a transaction (`rounds.rs`).
 //!
-//! May use: `drive`, `manager`, `resource`. Must not know: C.
+//! May use: `drive`, `manager`, `own`, `resource`. Must not know: C.
 
 mod vote;
 
@@ -30,10 +30,11 @@ use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
     TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_DUPID, XAER_OUTSIDE, XidData,
 };
-use crate::control::TIME_IS_OVER;
+use crate::control::{ROLLBACK_ONLY, TIME_IS_OVER};
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{self, Manager, Recovered};
+use crate::own::{OwnWork, Worker, before_commit};
 use crate::resource::{Resource, Verb, code};
 use crate::rounds::ROUND_TIME_MAX;
 
@@ -65,6 +66,10 @@ pub(crate) struct TxObject {
     role: Role,
     phase: Phase,
     deadline: Option<Instant>,
+    /// What it does in the coordinator's own store.
+    own: Option<OwnWork>,
+    /// Whether a call in that said that it cannot commit.
+    rollback_only: bool,
 }
 
 /// What a program is to a transaction.
@@ -84,6 +89,10 @@ enum Phase {
 impl TmObject {
     pub(crate) fn new(manager: Arc<Manager>) -> Self {
         Self { manager, connections: RefCell::default(), busy: RefCell::new(false), unanswered: Cell::new(None) }
+    }
+
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// Adds a connection. Its place in the order of commits is that of the profile's resource manager of its name, if there is one.
@@ -214,7 +223,8 @@ impl TmObject {
 
 impl TxObject {
     fn new(tm: &Rc<TmObject>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Self {
-        Self { tm: Rc::clone(tm), id, resources: Vec::new(), role, phase: Phase::Active, deadline }
+        let (resources, phase) = (Vec::new(), Phase::Active);
+        Self { tm: Rc::clone(tm), id, resources, role, phase, deadline, own: None, rollback_only: false }
     }
 
     /// Begins a branch on each connection. When one does not begin, the others are rolled back, and the coordinator is told so
@@ -241,6 +251,21 @@ impl TxObject {
 
     pub(crate) fn id(&self) -> TransactionId {
         self.id
+    }
+
+    /// Works in the coordinator's own store as part of the transaction. The code when it does not: what is noted says why.
+    pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut OwnWork) -> holdfast::Result<T>) -> Result<T, c_int> {
+        if self.phase != Phase::Active {
+            return Err(self.misplaced());
+        }
+        let worker = Worker {
+            manager: &self.tm.manager,
+            id: self.id,
+            deadline: self.deadline,
+            own: &mut self.own,
+            rollback_only: &mut self.rollback_only,
+        };
+        worker.work(work)
     }
 
     /// Commits; as one who votes, prepares.
@@ -292,6 +317,7 @@ impl TxObject {
     }
 
     fn roll_back(&mut self, told: OtherWork) -> Option<Outcome> {
+        self.own = None;
         self.leave_branches(TMFAIL);
         self.drive_to_end(|id, resources| Drive::rollback(id, resources, told))
     }
@@ -354,11 +380,17 @@ impl TxObject {
         let in_time = self.deadline.is_none_or(|deadline| Instant::now() < deadline);
         if !in_time {
             last_error::set(TIME_IS_OVER.to_owned());
+        } else if self.rollback_only {
+            last_error::set(ROLLBACK_ONLY.to_owned());
         }
-        let commits = self.leave_branches(if in_time { TMSUCCESS } else { TMFAIL }) && in_time;
-        let other = self.other_work();
+        let may_commit = in_time && !self.rollback_only;
+        let commits = self.leave_branches(if may_commit { TMSUCCESS } else { TMFAIL }) && may_commit;
+        let own = self.own.take().filter(|_| commits);
+        let own = before_commit(own, self.id, &self.resources());
+        let (commits, own) = (commits && own.is_ok(), own.unwrap_or_default());
+        let other = if own.is_some() { OtherWork::Local } else { self.other_work() };
         let outcome = self.drive_to_end(|id, resources| match commits {
-            true => Drive::commit(id, resources, other),
+            true => Drive::commit(id, resources, other).with_own(own),
             false => Drive::rollback(id, resources, other),
         });
         match outcome {

@@ -16,9 +16,11 @@ use crate::abi::{TX_EINVAL, TX_FAIL, TX_OK};
 use crate::connection::Connection;
 use crate::holdfast_calls::{RecoveredCounts, has_room, read_id, write_id};
 use crate::last_error;
+use crate::manager::Manager;
 use crate::native::{Failure, MariaSession, PgSession, Session};
 use crate::object::{Role, TmObject, TxObject};
 use crate::opening;
+use crate::own::OwnWork;
 use crate::thread::guard;
 
 /// `HOLDFAST_SHARED`.
@@ -31,6 +33,20 @@ pub struct Tm(Rc<TmObject>, RefCell<Vec<*mut c_void>>);
 
 /// `holdfast_tx`.
 pub struct Tx(TxObject);
+
+impl Tm {
+    /// The profile in use.
+    pub(crate) fn manager(&self) -> &Manager {
+        self.0.manager()
+    }
+}
+
+impl Tx {
+    /// Works in the coordinator's own store as part of the transaction.
+    pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut OwnWork) -> holdfast::Result<T>) -> Result<T, c_int> {
+        self.0.work(work)
+    }
+}
 
 /// Makes a manager that decides as a profile says; as the one that the environment names for null.
 ///

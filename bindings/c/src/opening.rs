@@ -106,7 +106,9 @@ fn open(profile: &Profile) -> Result<Manager, OpenError> {
     let resources = resources.collect::<Result<Vec<_>, _>>()?;
     let decisions = coordinator(&profile.coordinator)
         .map_err(|error| OpenError::Coordinator { profile: profile.name.clone(), error })?;
-    Ok(Manager::new(decisions, resources, durability(&profile.coordinator), profile.timeout))
+    let durability = durability(&profile.coordinator);
+    let manager = Manager::new(Arc::clone(&decisions) as Arc<dyn Decisions>, resources, durability, profile.timeout);
+    Ok(manager.with_coordinator(decisions))
 }
 
 fn resource(own: &ResourceManagerProfile, rmid: c_int) -> Result<SwitchedResource, String> {
@@ -188,14 +190,14 @@ fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>>
     if let Some(found) = coordinators.get(&key) {
         return Ok(Arc::clone(found));
     }
-    let opened: Box<dyn Decisions> = match place {
-        CoordinatorPlace::Servers(options) => Box::new(Remote::open(options.clone())?),
+    let opened = match place {
+        CoordinatorPlace::Servers(options) => ClosableCoordinator::new(Remote::open(options.clone())?),
         CoordinatorPlace::Directory { directory, durability, shared_wait } => {
             let options = Options { durability: *durability, ..Options::default() };
-            Box::new(Embedded::open(directory, options)?.with_shared_wait(*shared_wait))
+            ClosableCoordinator::embedded(Embedded::open(directory, options)?.with_shared_wait(*shared_wait))
         }
     };
-    let opened = Arc::new(ClosableCoordinator::new(opened));
+    let opened = Arc::new(opened);
     coordinators.insert(key, Arc::clone(&opened));
     Ok(opened)
 }

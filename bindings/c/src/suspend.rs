@@ -18,6 +18,7 @@ use crate::abi::{
 use crate::control::{Association, Thread, Transaction, name};
 use crate::last_error;
 use crate::manager::Manager;
+use crate::own::OwnWork;
 use crate::resource::{Resource, Verb, code};
 use crate::tx_state::Call;
 
@@ -25,6 +26,7 @@ struct Suspended {
     manager: Arc<Manager>,
     transaction: Transaction,
     associations: Vec<Association>,
+    own: Option<OwnWork>,
 }
 
 static SUSPENDED: Mutex<BTreeMap<TransactionId, Suspended>> = Mutex::new(BTreeMap::new());
@@ -72,7 +74,8 @@ impl Thread {
         let associations = std::mem::replace(&mut self.associations, none);
         self.transaction = None;
         self.state = state;
-        suspended().insert(transaction.id, Suspended { manager, transaction, associations });
+        let own = self.own.take();
+        suspended().insert(transaction.id, Suspended { manager, transaction, associations, own });
         Ok(transaction.id)
     }
 
@@ -119,7 +122,7 @@ impl Thread {
                 transaction.rollback_only = true;
             }
         }
-        self.transaction = Some(transaction);
+        (self.transaction, self.own) = (Some(transaction), found.own);
         self.state = state;
         TX_OK
     }

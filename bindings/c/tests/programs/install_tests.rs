@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::databases_tests::databases;
+use crate::servers::start_postgres;
 use crate::stage::{DYNAMIC, STATIC, Stage, built, here, libraries};
 
 /// Installs into a folder.
@@ -15,20 +16,42 @@ fn install(prefix: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Compiles an example against an installed library, as its first lines say.
+fn compile_example(prefix: &Path, name: &str, needs: &[&str]) -> PathBuf {
+    let mut config = Command::new("pkg-config");
+    config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = config.args(["--cflags", "--libs", "holdfast"]).args(needs).output().unwrap();
+    assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let program = prefix.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    cc.arg(here("../../examples/c").join(format!("{name}.c")));
+    let compiled = cc.args(flags.split_whitespace()).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+#[test]
+fn the_example_with_the_coordinators_own_store_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    install(folder.path());
+    let program = compile_example(folder.path(), "order", &["libpq"]);
+    let postgres = start_postgres(20);
+    let mut stage = Stage::new();
+    stage.add_embedded_coordinator("default");
+    stage.add_resource_manager("default", "accounts", "kind = \"postgres\"", &postgres.conninfo());
+    let output = stage.command(&program).env("LD_LIBRARY_PATH", folder.path().join("lib")).output().unwrap();
+    let expected = "40 were sold, 60 are left, and there is an order\n40 more were not, and 60 are left\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+}
+
 #[test]
 fn an_installed_library_is_found_and_the_example_runs() {
     let folder = tempfile::tempdir().unwrap();
     install(folder.path());
-    let mut config = Command::new("pkg-config");
-    config.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
-    let flags = config.args(["--cflags", "--libs", "holdfast", "libpq", "libmariadb"]).output().unwrap();
-    assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
-    let flags = String::from_utf8(flags.stdout).unwrap();
-    let program = folder.path().join("transfer");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(here("../../examples/c/transfer.c"));
-    let compiled = cc.args(flags.split_whitespace()).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let program = compile_example(folder.path(), "transfer", &["libpq", "libmariadb"]);
 
     let databases = databases("unused");
     let stage = databases.stage("");
@@ -111,7 +134,7 @@ fn every_call_has_a_page_and_a_symbol() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 34, "nine of TX, two of XA, and ours");
+    assert_eq!(calls, 51, "nine of TX, two of XA, and ours");
 }
 
 #[test]
