@@ -50,7 +50,8 @@ enum Steps {
 
 /// Operations that are to happen together or not at all: from [`Client::batch`](crate::Client::batch). They happen in the order
 /// in which they were added, each sees what those before it did, and nothing waits: an entry that a transaction has locked, a
-/// condition that does not hold or a document that cannot be makes the whole fail. Volatile types have no part in it.
+/// condition that does not hold or a document that cannot be makes the whole fail. Entries of volatile types happen with the rest, in memory; their
+/// version is told as 0, and known by reading.
 #[must_use = "nothing happens before the commit"]
 pub struct Batch {
     place: Place,
@@ -86,6 +87,11 @@ impl Done {
         let answer = self.answers.get_mut(made.number).and_then(Option::take).ok_or_else(wrong)?;
         answer?.downcast().map(|answer| *answer).map_err(|_| wrong())
     }
+}
+
+/// The version of an entry that was written at this position. One that is in no journal has another, which is not known.
+fn coming(is_durable: bool, position: Position) -> Position {
+    if is_durable { position } else { Position::ZERO }
 }
 
 fn now<T: Send + 'static>(answer: T) -> Late {
@@ -159,7 +165,11 @@ impl Batch {
             let entries = here.ok_or_else(elsewhere)?;
             let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..asked };
             let written = entries.within(within.joined).write(&of_run, &at_once)?;
-            Ok(Box::new(move |version| Box::new(Written { version, ..written }) as Answer) as Late)
+            let is_durable = entries.is_durable();
+            Ok(Box::new(move |position| {
+                let version = coming(is_durable, position);
+                Box::new(Written { version, ..written }) as Answer
+            }) as Late)
         };
         self.step(run, || entries.write_words(document, &options), read::written)
     }
@@ -229,7 +239,9 @@ impl Batch {
             let entries = here.ok_or_else(elsewhere)?;
             let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..asked };
             let changed = entries.within(within.joined).change(&of_run, &all, &at_once)?;
-            Ok(Box::new(move |version| {
+            let is_durable = entries.is_durable();
+            Ok(Box::new(move |position| {
+                let version = coming(is_durable, position);
                 let changed = changed.map(|it: Changed| Changed { now: Entry { version, ..it.now }, ..it });
                 Box::new(changed) as Answer
             }) as Late)

@@ -42,8 +42,8 @@ impl Scope<'_> {
 /// A committed batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The batch's position, which is the version of everything it changed. If nothing was changed, the newest version
-    /// that was read. Wait for it before telling anybody.
+    /// The batch's position, which is the version of everything durable that it changed. If nothing of that was changed, the newest version
+    /// that was read. Wait for it before telling anybody. Entries of volatile types have a version of their own, which is known by reading them.
     pub position: Position,
 }
 
@@ -329,12 +329,21 @@ impl<'a> Exclusive<'a> {
         };
         writing.check_whole()?;
         opened.encode();
-        let batch = self.encode(&opened, &writing);
+        let is_in_memory =
+            self.changes.is_empty() && opened.parts().next().is_none() && rows.is_none() && writing.is_empty();
+        let batch = if is_in_memory { Batch::new() } else { self.encode(&opened, &writing) };
         let frees = self.only_removes() && opened.parts().next().is_none() && writing.is_empty();
         let journal = &self.inner.journal;
-        let appended = if frees { journal.append_freeing(&batch) } else { journal.append(&batch) }?;
+        let appended = match frees {
+            // It rests on no more than what was read.
+            _ if is_in_memory => Appended { position: self.seen, body_at: 0 },
+            true => journal.append_freeing(&batch)?,
+            false => journal.append(&batch)?,
+        };
         let position = appended.position;
-        noted(position);
+        if !is_in_memory {
+            noted(position);
+        }
         let several = self.changes.len() > 1 || self.changes.cleared().next().is_some();
         let removes = several || self.changes.iter().any(|staged| staged.change == Change::Delete);
         let touched: Vec<(PartitionId, u64, &[u8])> = batch.sections().collect();

@@ -297,7 +297,8 @@ impl Transaction {
         self.decisions.push(Deciding { id, branches: branches.to_vec() });
     }
 
-    /// Makes everything happen in one batch, and waits for `durability`.
+    /// Makes everything happen in one batch, and waits for `durability`. Entries of volatile types change in memory at the same moment, and are
+    /// gone after a crash though the batch is there; without anything else there is no batch, and no wait.
     ///
     /// # Errors
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor

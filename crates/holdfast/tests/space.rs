@@ -27,6 +27,10 @@ mod routing;
 mod transactions;
 #[path = "space/unique.rs"]
 mod unique;
+#[path = "space/volatile.rs"]
+mod volatile;
+#[path = "space/volatile_model.rs"]
+mod volatile_model;
 #[path = "space/within.rs"]
 mod within;
 

@@ -34,7 +34,8 @@ pub enum Storage {
     /// They are: they survive what the durability of their writing says.
     #[default]
     Durable,
-    /// They are in memory only, and gone with the process.
+    /// They are in memory only, and gone with the process. In a transaction they change with its other entries or not at all; after a crash
+    /// the others are there, and they are not.
     Volatile,
 }
 

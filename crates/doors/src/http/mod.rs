@@ -106,6 +106,8 @@ mod tests_spaces;
 #[cfg(test)]
 mod tests_transactions;
 #[cfg(test)]
+mod tests_volatile;
+#[cfg(test)]
 mod tests_wire;
 mod turns;
 mod unserved;

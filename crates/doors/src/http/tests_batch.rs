@@ -201,7 +201,6 @@ fn conditions_hold_or_nothing_happens() {
 #[test]
 fn what_cannot_be_is_told_with_its_operation() {
     let door = declared();
-    assert_eq!(door.put("/spaces/shop/types/fast", &[], r#"{"storage":"volatile"}"#).status, 204);
     let fine = json!({"count": order("{}")});
     for (operation, wanted) in [
         (json!(7), "an operation has to be an object"),
@@ -246,7 +245,6 @@ fn what_cannot_be_is_told_with_its_operation() {
         (json!({"points": [{"metric": "m", "value": 1, "timestamp": "soon"}]}), "timestamp is"),
         (json!({"points": [{"metric": "m", "value": 1, "tags": {"a": []}}]}), "the tag a"),
         (json!({"points": [{"metric": "m", "value": 1, "when": 5}]}), "when is not known"),
-        (json!({"read": {"space": "shop", "type": "fast"}}), "volatile"),
     ] {
         let (status, number, error) = fault(&door, &json!([fine, fine, operation]));
         assert_eq!((status, number), (400, json!(2)), "{operation}: {error}");

@@ -458,25 +458,6 @@ fn a_strict_transaction_lets_nothing_in_that_does_not_name_it() {
 }
 
 #[test]
-fn volatile_entries_are_in_no_transaction() {
-    let shop = shop(Order::Any);
-    let mut one = shop.client();
-    one.check(&[("SPACE.DECLARE shop fast VOLATILE", "+OK")]);
-    one.ask("SPACE.WRITE shop fast {\"id\":1}");
-    let refused = "-ERR entries of a volatile type are in no journal, and so in no transaction";
-    for line in [
-        "SPACE.WRITE shop fast {\"id\":1}",
-        "SPACE.TAKE shop fast ANY",
-        "SPACE.READ shop fast ID 1",
-        "SPACE.CLEAR shop fast ANY",
-    ] {
-        one.check(&[("TX.BEGIN", ID), (line, refused), ("TX.ABORT", "+OK")]);
-    }
-    one.check(&[("TX.BEGIN ISOLATION COMMITTED", ID)]);
-    assert!(one.ask("SPACE.READ shop fast ID 1").starts_with("{\"id\":1}"), "what locks nothing may be read");
-}
-
-#[test]
 fn what_does_not_belong_there_is_refused() {
     let shop = shop(Order::Any);
     let mut one = shop.client();
@@ -631,6 +612,8 @@ fn closing_the_door_rolls_back_and_waits_for_nobody() {
 
 #[path = "open_long_tests.rs"]
 mod long;
+#[path = "open_volatile_tests.rs"]
+mod open_volatile_tests;
 #[path = "open_seen_tests.rs"]
 mod seen;
 #[path = "open_through_tests.rs"]

@@ -241,6 +241,15 @@ fn a_reply_waits_for_what_it_shows_and_a_volatile_one_for_nothing() {
     ] {
         assert_eq!(needs(&mut fixture, line), Need::NOTHING, "{line}");
     }
+    // So it is in MULTI, unless something in it is in the journal.
+    for of in ["hot", "orders"] {
+        let last = format!(r#"SPACE.WRITE shop {of} {{"id":2}} DURABILITY synced"#);
+        for line in ["MULTI", r#"SPACE.WRITE shop hot {"id":1}"#, "SPACE.TAKE shop hot ID 1", &last] {
+            fixture.run(line);
+        }
+        let need = needs(&mut fixture, "EXEC");
+        assert_eq!(need.synced != Position::ZERO, of == "orders", "{need:?}");
+    }
 }
 
 #[test]

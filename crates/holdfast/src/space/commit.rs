@@ -6,7 +6,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Command, Definition, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
+use ::space::{
+    Command, Definition, Document, Engine, Event, Order, Place, Reason, Removed, Storage, TypeId, Value, ValueRef,
+};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
@@ -147,7 +149,7 @@ impl Inner {
             }
         };
         let (position, applied) = match definition.storage {
-            ::space::Storage::Durable => {
+            Storage::Durable => {
                 let batch = &mut spare.batch;
                 batch.section(partition.id, |to| {
                     kv::write_other_part(to, SPACE_PART, |to| what.encode(kind, definition.history, engine, to));
@@ -159,7 +161,7 @@ impl Inner {
                 let (_, part) = parts.next().expect("it was written a moment ago");
                 (position, engine.apply_made(position, part, what.written(), tell))
             }
-            ::space::Storage::Volatile => {
+            Storage::Volatile => {
                 what.encode(kind, definition.history, engine, &mut spare.part);
                 let version = Position::new(self.spaces.next_version(self.clock.wall_ms()));
                 (version, engine.apply_volatile(version, &spare.part, what.written(), tell))
@@ -173,6 +175,13 @@ impl Inner {
         Ok(position)
     }
 
+    /// The version that changes have which are in no journal, if there are any.
+    pub(super) fn version_of<'p>(&self, mut parts: impl Iterator<Item = &'p Parts<'p>>) -> Position {
+        // All who change durable entries would count up the same number else.
+        let is_any = parts.any(|part| !part.in_memory.commands.is_empty());
+        if is_any { Position::new(self.spaces.next_version(self.clock.wall_ms())) } else { Position::ZERO }
+    }
+
     /// Offers the entry at `place`, which just came or became free, to those who wait. The caller holds the partition.
     pub(crate) fn offer(&self, kind: &Kind, partition: &Partition, engine: &mut Engine, place: Place) {
         if !kind.waiters.any() {
@@ -184,7 +193,7 @@ impl Inner {
             return self.serve(kind, partition, engine);
         }
         let now_ms = self.clock.wall_ms();
-        let is_durable = definition.storage == ::space::Storage::Durable;
+        let is_durable = definition.storage == Storage::Durable;
         kind.waiters.retain(|waiter| {
             let Some(entry) = engine.get(place) else { return true };
             let is_gone = entry.expires_ms != 0 && entry.expires_ms <= now_ms;
@@ -242,11 +251,57 @@ impl Inner {
     }
 }
 
-/// A partition's commands, and the documents that they write, in their order.
+/// A partition's commands, and the documents that they write, in their order: those of types in the journal, or of others.
 #[derive(Default)]
-struct Part<'a> {
+pub(super) struct Part<'a> {
     commands: Vec<u8>,
     documents: Vec<&'a Document>,
+}
+
+impl<'a> Part<'a> {
+    /// Adds one change, as the partition has it now.
+    pub(super) fn add(&mut self, kind: &Kind, history: bool, engine: &Engine, what: &'a What) {
+        what.encode(kind, history, engine, &mut self.commands);
+        self.documents.extend(what.written());
+    }
+
+    pub(super) fn commands(&self) -> &[u8] {
+        &self.commands
+    }
+}
+
+/// What a batch does in one partition. What is in memory only is in no journal, and happens at the same moment: when the rest of it has
+/// its position.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    pub(super) durable: Part<'a>,
+    pub(super) in_memory: Part<'a>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(&mut self, storage: Storage) -> &mut Part<'a> {
+        match storage {
+            Storage::Durable => &mut self.durable,
+            Storage::Volatile => &mut self.in_memory,
+        }
+    }
+
+    /// Does it, at the batch's position and the version of what is in no journal.
+    pub(super) fn apply(
+        &self,
+        engine: &mut Engine,
+        (position, version): (Position, Position),
+        tell: &mut dyn FnMut(Event),
+    ) -> ::space::Result<()> {
+        let Self { durable, in_memory } = self;
+        if !durable.commands.is_empty() {
+            engine.apply_made(position, &durable.commands, durable.documents.iter().copied(), tell)?;
+        }
+        if !in_memory.commands.is_empty() {
+            engine.apply_volatile(version, &in_memory.commands, in_memory.documents.iter().copied(), tell)?;
+        }
+        Ok(())
+    }
 }
 
 /// Several changes that are one batch: their partitions locked, their commands made.
@@ -254,7 +309,7 @@ pub(crate) struct Opened<'a> {
     inner: &'a Inner,
     changes: &'a [Change],
     guards: BTreeMap<PartitionId, (&'a Partition, MutexGuard<'a, Engine>)>,
-    parts: BTreeMap<PartitionId, Part<'a>>,
+    parts: BTreeMap<PartitionId, Parts<'a>>,
     telling: BTreeMap<TypeId, Telling<'a>>,
     /// What nobody has locked any more.
     free: Vec<LockedPlace>,
@@ -287,9 +342,8 @@ impl<'a> Opened<'a> {
         for Change { kind, partition, what } in self.changes {
             let definition = kind.definition();
             let Some((_, engine)) = self.guards.get(partition) else { continue };
-            let part = self.parts.entry(*partition).or_default();
-            what.encode(kind, definition.history, engine, &mut part.commands);
-            part.documents.extend(what.written());
+            let part = self.parts.entry(*partition).or_default().of(definition.storage);
+            part.add(kind, definition.history, engine, what);
         }
         let kinds: BTreeMap<TypeId, &'a Kind> =
             self.changes.iter().map(|change| (change.kind.of, &*change.kind)).collect();
@@ -297,28 +351,28 @@ impl<'a> Opened<'a> {
             kinds.into_iter().filter_map(|(of, kind)| kind.listeners.telling().map(|telling| (of, telling))).collect();
     }
 
-    /// The partitions and their commands.
+    /// The partitions and their commands that are to be journaled.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (PartitionId, &[u8])> {
-        self.parts.iter().map(|(id, part)| (*id, part.commands.as_slice()))
+        let parts = self.parts.iter().map(|(id, part)| (*id, part.durable.commands()));
+        parts.filter(|(_, commands)| !commands.is_empty())
     }
 
-    /// Applies the commands, now that the batch has its position.
+    /// Applies the commands, now that nothing can fail any more: the batch has its position, or has nothing for the journal.
     pub(crate) fn apply(&mut self, position: Position) -> Result<()> {
         let Self { inner, guards, parts, telling, .. } = self;
+        // While the listeners' lists are held, so that they hear of it in the order of versions.
+        let version = inner.version_of(parts.values());
         let mut applied = Ok(());
         for (id, part) in &*parts {
             let Some((partition, engine)) = guards.get_mut(id) else { continue };
-            let tell = &mut |event: ::space::Event| {
+            let tell = &mut |event: Event| {
                 if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), inner.spaces.get(event.of)) {
                     telling.tell(&event, &kind.definition());
                 }
             };
-            let Part { commands, documents } = part;
-            let made = engine.apply_made(position, commands, documents.iter().copied(), tell);
-            applied = made.inspect_err(|_| partition.set_broken());
-            if applied.is_err() {
-                break;
-            }
+            let here = part.apply(engine, (position, version), tell);
+            // What does not apply here leaves none of the others behind.
+            applied = applied.and(here.inspect_err(|_| partition.set_broken()));
         }
         // Also of what could not be applied: it is there when the store is opened again.
         for Change { kind, what, .. } in self.changes {

@@ -329,7 +329,7 @@ impl<'a> Task<'a> {
             self.note_absence(&kind);
         }
         let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
-        self.newest = self.newest.max(newest);
+        self.note(&kind, newest);
         Ok(found.into_iter().map(Entry::from).collect())
     }
 
@@ -368,17 +368,22 @@ impl<'a> Task<'a> {
         }
         let stored = self.engine.get(place).filter(|it| it.expires_ms == 0 || it.expires_ms > self.now_ms);
         match &stored {
-            Some(stored) => self.newest = self.newest.max(stored.version),
+            Some(stored) => self.note(kind, stored.version),
             None => self.note_absence(kind),
         }
         Ok(stored)
     }
 
+    /// The task has seen something of this version. What is in no journal rests on nothing.
+    fn note(&mut self, kind: &Kind, version: Position) {
+        if kind.is_durable() {
+            self.newest = self.newest.max(version);
+        }
+    }
+
     /// The task has seen that something is not there.
     fn note_absence(&mut self, kind: &Kind) {
-        if kind.is_durable() {
-            self.newest = self.newest.max(self.engine.gone(kind.of));
-        }
+        self.note(kind, self.engine.gone(kind.of));
     }
 
     /// That an entry is not here says nothing when it would lie elsewhere.
@@ -422,10 +427,6 @@ impl<'a> Task<'a> {
     pub fn write(&mut self, name: &str, document: &Document, options: &WriteOptions) -> Result<Value> {
         let kind = self.kind(name)?;
         let definition = kind.definition();
-        if definition.storage == ::space::Storage::Volatile {
-            let text = "entries of a volatile type are in no journal, and a task's changes are one batch";
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
         let entries = Entries::new(self.space.store.clone(), Arc::clone(&kind));
         let document = self.placed(&entries, &definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();

@@ -154,14 +154,6 @@ impl Within<'_> {
         self.stage().holder()
     }
 
-    fn check_durable(&self) -> Result<()> {
-        if self.entries.is_durable() {
-            return Ok(());
-        }
-        let text = "entries of a volatile type are in no journal, and so in no transaction";
-        Err(Error::new(ErrorKind::Invalid, text))
-    }
-
     /// Stages what becomes of an entry. It has its place in the order of writing from when it was to be there first.
     fn put(&mut self, id: &Value, mut staged: Staged) {
         let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
@@ -199,7 +191,7 @@ impl Within<'_> {
     }
 
     /// Writes an entry when the transaction commits; one that is there is locked until then. The version that is returned is
-    /// that of before, or 0: the new one is known when the transaction is committed.
+    /// that of before, or 0: the new one is known when the transaction is committed, and of a volatile type by reading the entry then.
     ///
     /// # Errors
     /// As [`Entries::write`]; `Conflict` also when this and other transactions wait for each other, and of any version of an entry that
@@ -216,7 +208,6 @@ impl Within<'_> {
         time_ms: &dyn Fn(&Inner) -> u64,
     ) -> Result<Written> {
         let holder = self.begin()?;
-        self.check_durable()?;
         let definition = self.entries.kind.definition();
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
@@ -337,7 +328,6 @@ impl Within<'_> {
     /// As [`Entries::take`]; `Timeout` when the transaction's lease has ended.
     pub fn take(&mut self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
         let holder = self.begin()?;
-        self.check_durable()?;
         wanted.check_type(&self.entries.kind.definition())?;
         if let Some((id, staged)) = self.own(wanted) {
             check_own(options.version, &staged)?;
@@ -400,9 +390,6 @@ impl Within<'_> {
     /// As [`Entries::read`]; `Timeout` when the transaction's lease has ended.
     pub fn read(&mut self, wanted: &Wanted, lock: ReadLock, options: &ReadOptions) -> Result<Option<Entry>> {
         let holder = self.begin()?;
-        if lock != ReadLock::None {
-            self.check_durable()?;
-        }
         wanted.check_type(&self.entries.kind.definition())?;
         let purpose = match lock {
             ReadLock::None => Purpose::Read(holder),
@@ -529,7 +516,6 @@ impl Within<'_> {
     /// As [`Within::take`]; `Limit` when more than `max` match, and then none is taken.
     pub fn clear(&mut self, wanted: &Wanted, max: usize) -> Result<u64> {
         let holder = self.begin()?;
-        self.check_durable()?;
         wanted.check_unordered("clear")?;
         let definition = self.entries.kind.definition();
         let limit = wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

@@ -1,6 +1,6 @@
 //! Notifications.
 
-use holdfast::space::{Bookmark, Hears, Lease, Listen, ListenName, NoticeKind, ReadLock, Storage};
+use holdfast::space::{Bookmark, Hears, Lease, Listen, ListenName, NoticeKind, Storage};
 use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers};
 
 use super::*;
@@ -227,27 +227,6 @@ fn a_type_without_history_tells_the_same_live_and_from_the_journal() {
     let live = all(&mut live);
     assert_eq!(live, all(&mut listen(Some(from))));
     assert_eq!(live.len(), 3);
-}
-
-/// The taking would be in the journal, where the entry is not.
-#[test]
-fn a_volatile_entry_is_taken_by_no_transaction_and_heard_of_when_it_is_taken() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), options()).unwrap();
-    let volatile = Definition { storage: Storage::Volatile, ..Definition::new("shop", "session") };
-    let sessions = store.space("shop").declare(volatile).unwrap();
-    let mut listener = sessions.listen(&Wanted::all(), Listen::default()).unwrap();
-    sessions.write(&order(1, "ada", 0), &upsert()).unwrap();
-    assert_eq!(hear(&mut listener), [(NoticeKind::Written, 1)]);
-    let mut transaction = store.begin();
-    let mut within = sessions.within(&mut transaction);
-    assert_eq!(within.take(&Wanted::id(1), &now()).unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(within.clear(&Wanted::all(), 10).unwrap_err().kind(), ErrorKind::Invalid);
-    assert!(within.read(&Wanted::id(1), ReadLock::Shared, &now()).is_err());
-    assert!(within.read(&Wanted::id(1), ReadLock::None, &now()).unwrap().is_some(), "what locks nothing may be read");
-    transaction.commit(Durability::Written).unwrap();
-    sessions.take(&Wanted::id(1), &now()).unwrap().unwrap();
-    assert_eq!(hear(&mut listener), [(NoticeKind::Taken, 1)]);
 }
 
 fn named(name: &str, retain_bytes: Option<u64>) -> Listen {

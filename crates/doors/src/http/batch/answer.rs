@@ -14,6 +14,7 @@ pub(super) enum Answer {
     /// With what was there before, where that is told.
     Written {
         id: Value,
+        version: Position,
         previous: Option<Option<Entry>>,
     },
     Entries(Vec<Entry>),
@@ -35,8 +36,10 @@ pub(super) enum Answer {
 
 /// A version that is that of the commit to come.
 pub(super) const OWN: Position = Position::MAX;
+/// One that nobody knows before the commit, because it is not the commit's: of an entry that is in no journal.
+pub(super) const UNKNOWN: Position = Position::ZERO;
 
-/// Answers as a list of JSON. Versions that are the commit's are `position`, or null as long as there is none.
+/// Answers as a list of JSON. Versions that are the commit's are `position`, or null as long as there is none; so are those that are not known.
 pub(super) fn list(answers: &[Answer], position: Option<Position>) -> String {
     let answers: Vec<String> = answers.iter().map(|answer| answer.to_json(position)).collect();
     format!("[{}]", answers.join(","))
@@ -44,13 +47,17 @@ pub(super) fn list(answers: &[Answer], position: Option<Position>) -> String {
 
 impl Answer {
     fn to_json(&self, position: Option<Position>) -> String {
-        let version = |version: Position| if version == OWN { position } else { Some(version) };
+        let version = |version: Position| match version {
+            OWN => position,
+            UNKNOWN => None,
+            version => Some(version),
+        };
         let entry = |entry: &Entry| space_json::entry(entry, version(entry.version));
         let own = space_json::version(position);
         match self {
-            Answer::Written { id, previous } => {
+            Answer::Written { id, version: written, previous } => {
                 let previous = previous.as_ref().map(|was| was.as_ref().map_or_else(|| "null".to_owned(), entry));
-                space_json::written(id, position, previous)
+                space_json::written(id, version(*written), previous)
             }
             Answer::Put => format!("{{\"version\":{own}}}"),
             Answer::Deleted(is) => json!({ "deleted": is }).to_string(),
@@ -61,9 +68,7 @@ impl Answer {
             Answer::Rows(rows) => space_json::rows(rows),
             Answer::Points(count) => json!({ "points": count }).to_string(),
             Answer::Acknowledged => "{}".to_owned(),
-            Answer::Changed { now, previous } => {
-                space_json::changed(space_json::entry(now, position), previous.as_ref().map(entry))
-            }
+            Answer::Changed { now, previous } => space_json::changed(entry(now), previous.as_ref().map(entry)),
             Answer::Entries(entries) => {
                 let entries: Vec<String> = entries.iter().map(entry).collect();
                 format!("{{\"entries\":[{}]}}", entries.join(","))

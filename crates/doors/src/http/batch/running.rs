@@ -11,7 +11,7 @@ use holdfast::series::Rows;
 use holdfast::space::{Entries, Entry, ManyChanged, ReadLock, ReadOptions, Value, WriteOptions};
 use holdfast::{Condition, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Store, Transaction};
 
-use super::answer::{Answer, OWN};
+use super::answer::{Answer, OWN, UNKNOWN};
 use super::operation::{Operation, Point, Previous, Which};
 use crate::http::failure::Failure;
 use crate::http::object::{Expiry, Name};
@@ -77,7 +77,7 @@ impl Running<'_, '_> {
                 // The document has got an id if it had none.
                 let document = document.with(&entries.definition().id, written.id.clone());
                 self.note_own(&place, &entries, &document);
-                Ok(Answer::Written { id: written.id, previous: told })
+                Ok(Answer::Written { id: written.id, version: coming(&entries), previous: told })
             }
             Operation::Read(which) => {
                 let entries = self.entries(&which.place)?;
@@ -109,7 +109,8 @@ impl Running<'_, '_> {
                 let entries = self.entries(&which.place)?;
                 let options = WriteOptions { version: which.version, lease, ..self.writing() };
                 let changed = entries.within(self.transaction).change(&which.wanted, &changes, &options);
-                let changed = changed?.ok_or_else(missing)?;
+                let mut changed = changed?.ok_or_else(missing)?;
+                changed.now.version = coming(&entries);
                 let told = match previous {
                     Previous::Told => Some(self.told(&which.place, &entries, changed.before)?),
                     Previous::Left => None,
@@ -255,11 +256,6 @@ impl Running<'_, '_> {
             Failure::new(StatusCode::NOT_FOUND, text)
         };
         let entries = self.store.space(&place.space).entries(&place.name).map_err(none)?;
-        if !entries.is_durable() {
-            return Err(Failure::bad(
-                "entries of a volatile type are in no journal, and so in no batch or transaction",
-            ));
-        }
         self.types.insert(name, entries.clone());
         Ok(entries)
     }
@@ -300,7 +296,7 @@ impl Running<'_, '_> {
         let key = entries.definition().entry_key(entry.document.fields());
         // What the transaction itself has written has no version yet.
         if entry.version == Position::ZERO || self.own.contains(&(place.space.clone(), place.name.clone(), key)) {
-            entry.version = OWN;
+            entry.version = coming(entries);
         }
     }
 
@@ -351,6 +347,11 @@ fn changed(error: holdfast::Error) -> Failure {
         ErrorKind::Conflict => Failure::new(StatusCode::CONFLICT, error.to_string()),
         _ => error.into(),
     }
+}
+
+/// The version of what the commit to come writes.
+fn coming(entries: &Entries) -> Position {
+    if entries.is_durable() { OWN } else { UNKNOWN }
 }
 
 fn missing() -> Failure {

@@ -168,11 +168,36 @@ fn write_entry(reply: &mut Reply, entry: &Entry) {
     write_expiry(reply, entry);
 }
 
-/// The same of an entry that is written by the batch under way.
-fn write_entry_of_batch(reply: &mut Reply, entry: &Entry) {
+/// What is told as the version of an entry that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Known,
+    /// It is that of the batch under way.
+    OfBatch,
+    /// It is in no journal, and so has one of its own, which nobody knows before the commit.
+    OfItsOwn,
+}
+
+impl Version {
+    /// Of an entry that is written by the batch under way.
+    fn coming(entries: &Entries) -> Self {
+        if entries.is_durable() { Self::OfBatch } else { Self::OfItsOwn }
+    }
+
+    fn write(self, reply: &mut Reply, known: Position) {
+        match self {
+            Self::Known => reply.unsigned(known.get()),
+            Self::OfBatch => reply.commit_position(),
+            Self::OfItsOwn => reply.unsigned(0),
+        }
+    }
+}
+
+/// As [`write_entry`], of an entry that was written just now.
+fn write_entry_with(reply: &mut Reply, entry: &Entry, version: Version) {
     reply.array(3);
     reply.document(&entry.document);
-    reply.commit_position();
+    version.write(reply, entry.version);
     write_expiry(reply, entry);
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::space::{Document, Reason, TypeId, ValueRef, key_of};
 use journal::{Batch, Log, Position};
 
-use super::super::commit::{Over, SPACE_PART, What};
+use super::super::commit::{Over, Parts, SPACE_PART, What};
 use super::super::kind::Kind;
 use super::super::limit::{self, Growing, Held};
 use super::super::listen::Telling;
@@ -16,11 +16,8 @@ use super::{Staged, Task};
 use crate::error::Result;
 use crate::store::Inner;
 
-/// The commands of a task, and what they do.
-struct Made {
-    part: Vec<u8>,
-    done: Vec<(Arc<Kind>, What)>,
-}
+/// What a task does.
+type Made = Vec<(Arc<Kind>, What)>;
 
 type Kinds = BTreeMap<TypeId, Arc<Kind>>;
 
@@ -31,13 +28,18 @@ pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position
     make_room(inner, &mut tasks)?;
     let mut kinds = Kinds::new();
     let mut batch = Batch::new();
-    let mut all = Vec::with_capacity(tasks.len());
-    for task in &tasks {
-        let made = task.make(&mut kinds);
-        if !made.part.is_empty() {
-            batch.section(task.partition.id, |to| kv::put_other_part(to, SPACE_PART, &made.part));
+    let all: Vec<Made> = tasks.iter().map(|task| task.make(&mut kinds)).collect();
+    let mut parts = Vec::with_capacity(tasks.len());
+    for (task, made) in tasks.iter().zip(&all) {
+        let mut part = Parts::default();
+        for (kind, what) in made {
+            let definition = kind.definition();
+            part.of(definition.storage).add(kind, definition.history, &task.engine, what);
         }
-        all.push(made);
+        if !part.durable.commands().is_empty() {
+            batch.section(task.partition.id, |to| kv::put_other_part(to, SPACE_PART, part.durable.commands()));
+        }
+        parts.push(part);
     }
     if kinds.is_empty() {
         return Ok(Position::ZERO);
@@ -46,22 +48,24 @@ pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position
     for (of, kind) in &kinds {
         telling.extend(kind.listeners.telling().map(|telling| (*of, telling)));
     }
-    let position = inner.journal.append(&batch)?.position;
+    // What is in memory only waits for nothing, and happens if the rest does.
+    let is_in_memory = batch.sections().next().is_none();
+    let position = if is_in_memory { Position::ZERO } else { inner.journal.append(&batch)?.position };
+    let version = inner.version_of(parts.iter());
     let mut applied = Ok(());
-    for (task, made) in tasks.iter_mut().zip(&all) {
+    for (task, part) in tasks.iter_mut().zip(&parts) {
         let tell = &mut |event: ::space::Event| {
             if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
                 telling.tell(&event, &kind.definition());
             }
         };
-        let documents = made.done.iter().filter_map(|(_, what)| what.written());
-        let here = task.engine.apply_made(position, &made.part, documents, tell);
+        let here = part.apply(&mut task.engine, (position, version), tell);
         // What does not apply here leaves none of the others behind.
-        applied = applied.and(here.inspect_err(|_| task.partition.set_broken()).map(|_| ()));
+        applied = applied.and(here.inspect_err(|_| task.partition.set_broken()));
     }
     drop(telling);
     // Also of what could not be applied: it is there when the store is opened again.
-    all.iter().flat_map(|made| &made.done).for_each(|(kind, what)| what.tell(inner, &kind.definition()));
+    all.iter().flatten().for_each(|(kind, what)| what.tell(inner, &kind.definition()));
     applied?;
     tasks.iter_mut().for_each(|task| task.offer(inner));
     Ok(position)
@@ -83,7 +87,7 @@ fn make_room(inner: &Inner, tasks: &mut [Task<'_>]) -> Result<()> {
 
 impl Task<'_> {
     fn make(&self, kinds: &mut Kinds) -> Made {
-        let mut made = Made { part: Vec::new(), done: Vec::new() };
+        let mut made = Made::new();
         for staged in self.in_order() {
             let definition = staged.kind.definition();
             let what = match (&staged.will, &staged.was) {
@@ -98,9 +102,8 @@ impl Task<'_> {
                 }
                 (None, None) => continue,
             };
-            what.encode(&staged.kind, definition.history, &self.engine, &mut made.part);
             kinds.insert(staged.kind.of, Arc::clone(&staged.kind));
-            made.done.push((Arc::clone(&staged.kind), what));
+            made.push((Arc::clone(&staged.kind), what));
         }
         made
     }

@@ -72,9 +72,6 @@ impl Within<'_> {
             let text = "the iteration is another transaction's, or of another type: begin one here";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        if lock != ReadLock::None {
-            self.check_durable()?;
-        }
         let (max, mut found) = (max.min(iteration.left), Vec::new());
         while found.len() < max {
             let now = self.batch(iteration, max - found.len())?;

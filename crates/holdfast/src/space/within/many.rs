@@ -53,9 +53,6 @@ impl Within<'_> {
     /// As [`Within::read`].
     pub fn read_many(&mut self, wanted: &Wanted, lock: ReadLock, max: usize) -> Result<Vec<Entry>> {
         let holder = self.begin()?;
-        if lock != ReadLock::None {
-            self.check_durable()?;
-        }
         let window = Window::of(wanted, max);
         let mut ask = window.limit.saturating_add(window.skip);
         loop {
@@ -125,7 +122,6 @@ impl Within<'_> {
     ) -> Result<ManyChanged> {
         let max = most.entries;
         self.begin()?;
-        self.check_durable()?;
         let found = self.read_many(wanted, ReadLock::None, max.saturating_add(1))?;
         if found.len() > max {
             let text = format!(

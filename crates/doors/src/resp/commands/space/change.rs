@@ -11,7 +11,7 @@ use super::argument::value;
 use super::wanted::{chosen, lease, lock_wait};
 use super::within::Begins;
 use super::write::lock_time;
-use super::{entries, entries_to_change, need_of, show_change, within, write_entry, write_entry_of_batch};
+use super::{Version, entries, entries_to_change, need_of, show_change, within, write_entry, write_entry_with};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
@@ -99,7 +99,7 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
             let lock_timeout = patience.lock_timeout(options.lock_timeout);
             let options = WriteOptions { lock_timeout, ..options.clone() };
             let changed = entries.within(transaction).change(&wanted, &changes, &options)?;
-            write_changed(reply, changed.as_ref(), Version::Coming, previous);
+            write_changed(reply, changed.as_ref(), Version::coming(&entries), previous);
             Ok(Came::Done)
         });
     }
@@ -166,23 +166,13 @@ fn try_many(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// Whether the version of what was changed is known, or is that of the batch under way.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
-    Known,
-    Coming,
-}
-
 /// What is there now; with PREVIOUS `[what is there now, what was]`.
 fn write_changed(reply: &mut Reply, changed: Option<&Changed>, version: Version, previous: bool) {
     let Some(changed) = changed else { return reply.null() };
     if previous {
         reply.array(2);
     }
-    match version {
-        Version::Known => write_entry(reply, &changed.now),
-        Version::Coming => write_entry_of_batch(reply, &changed.now),
-    }
+    write_entry_with(reply, &changed.now, version);
     if previous {
         write_entry(reply, &changed.before);
     }

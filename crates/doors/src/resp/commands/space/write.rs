@@ -13,7 +13,7 @@ use holdfast::{ErrorKind, Position};
 use super::argument::{document, value, write_id};
 use super::wanted::{Chosen, Takes, lease, lock_wait, options};
 use super::within::Begins;
-use super::{entries, need_of, show_change, within, write_entry};
+use super::{Version, entries, need_of, show_change, within, write_entry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::{count, durability};
 use crate::resp::number;
@@ -90,14 +90,11 @@ fn how(call: &mut Call<'_, '_>, mut index: usize) -> Result<How, Fail> {
     Ok(How { options, previous })
 }
 
-/// `[id, version]`, with what was there before if that is wanted. Without a version it is that of the batch under way.
-pub(crate) fn write_written(reply: &mut Reply, written: &Written, version: Option<Position>, previous: bool) {
+/// `[id, version]`, with what was there before if that is wanted.
+fn write_written(reply: &mut Reply, written: &Written, version: Version, previous: bool) {
     reply.array(if previous { 3 } else { 2 });
     write_id(reply, &written.id);
-    match version {
-        Some(version) => reply.unsigned(version.get()),
-        None => reply.commit_position(),
-    }
+    version.write(reply, written.version);
     match &written.previous {
         _ if !previous => {}
         Some(entry) => write_entry(reply, entry),
@@ -117,7 +114,7 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
         let what = within::for_lock(how.options.lock_timeout);
         return within::run(call, Begins::Here, what, move |transaction, reply, patience| {
             let written = entries.within(transaction).write(&document, &how.patient(patience))?;
-            write_written(reply, &written, None, how.previous);
+            write_written(reply, &written, Version::coming(&entries), how.previous);
             Ok(Came::Done)
         });
     }
@@ -127,14 +124,14 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
             call.defer_for_lock(move |reply| {
                 let options = WriteOptions { lock_timeout: left(), ..how.options };
                 let written = entries.write_shown(&document, &options)?;
-                write_written(reply, &written, Some(written.version), how.previous);
+                write_written(reply, &written, Version::Known, how.previous);
                 Ok(need_of(&entries, asked, written.version))
             });
         }
         written => {
             let written = written?;
             show_change(call, &entries, written.version);
-            write_written(call.reply, &written, Some(written.version), how.previous);
+            write_written(call.reply, &written, Version::Known, how.previous);
         }
     }
     Ok(())
@@ -168,7 +165,8 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
                     done.push(entries.within(transaction).write(document, &how.patient(patience))?);
                 }
                 reply.array(done.len());
-                done.iter().for_each(|written| write_written(reply, written, None, how.previous));
+                let version = Version::coming(&entries);
+                done.iter().for_each(|written| write_written(reply, written, version, how.previous));
                 Ok(Came::Done)
             },
         );
@@ -212,7 +210,7 @@ fn write_outcomes(
         match outcome {
             Ok(written) => {
                 need.merge(need_of(entries, asked, written.version));
-                write_written(reply, written, Some(written.version), previous);
+                write_written(reply, written, Version::Known, previous);
             }
             Err(fail) => reply.error(&fail.text()),
         }
