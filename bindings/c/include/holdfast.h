@@ -96,7 +96,9 @@ extern int holdfast_resume(const char *id);
  * decision; when it is rolled back, the program is killed before, or the
  * machine stops, nothing is. A transaction that has databases besides is decided
  * by a record then, also with one database; one without any is a single batch.
- * Where it only read something here, its databases commit as they would without.
+ * Where it only read something here, its databases commit as they would without;
+ * entries that it read are locked until then, unless it read keys as well, which
+ * are looked at once more right before.
  *
  * The profile's coordinator has to have a directory: the store is in the process
  * then, and one process at a time has it. With servers the calls are TX_EINVAL,

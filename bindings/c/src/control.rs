@@ -26,7 +26,7 @@ use crate::abi::{
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{Manager, Recovered};
-use crate::own::{OwnWork, Worker, before_commit};
+use crate::own::{Committing, OwnWork, Worker, before_commit};
 use crate::resource::{Resource, Verb, code};
 use crate::suspend;
 use crate::switch::SwitchedResource;
@@ -176,15 +176,16 @@ impl Thread {
         let commits = how == End::Commit && !doomed && ended_well;
         // Its locks are free at once where it is rolled back.
         let own = before_commit(self.own.take().filter(|_| commits), transaction.id, &resources);
-        let (commits, own) = (commits && own.is_ok(), own.unwrap_or_default());
-        let other = if own.is_some() { OtherWork::Local } else { OtherWork::Nothing };
+        let (commits, Committing { decided, kept }) = (commits && own.is_ok(), own.unwrap_or_default());
+        let other = if decided.is_some() { OtherWork::Local } else { OtherWork::Nothing };
         let mut drive = if commits {
-            Drive::commit(transaction.id, &resources, other).with_own(own)
+            Drive::commit(transaction.id, &resources, other).with_own(decided)
         } else {
             Drive::rollback(transaction.id, &resources, other)
         };
         let early = commits && self.when_return == TX_COMMIT_DECISION_LOGGED;
         let outcome = drive.run(&means, if early { Until::Decided } else { Until::Completed });
+        drop(kept);
         self.transaction = None;
         let answer = match (how, outcome) {
             (End::Commit, None | Some(Outcome::Committed)) | (End::Rollback, Some(Outcome::RolledBack)) => TX_OK,

@@ -34,7 +34,7 @@ use crate::control::{ROLLBACK_ONLY, TIME_IS_OVER};
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
 use crate::manager::{self, Manager, Recovered};
-use crate::own::{OwnWork, Worker, before_commit};
+use crate::own::{Committing, OwnWork, Worker, before_commit};
 use crate::resource::{Resource, Verb, code};
 use crate::rounds::ROUND_TIME_MAX;
 
@@ -387,12 +387,13 @@ impl TxObject {
         let commits = self.leave_branches(if may_commit { TMSUCCESS } else { TMFAIL }) && may_commit;
         let own = self.own.take().filter(|_| commits);
         let own = before_commit(own, self.id, &self.resources());
-        let (commits, own) = (commits && own.is_ok(), own.unwrap_or_default());
-        let other = if own.is_some() { OtherWork::Local } else { self.other_work() };
+        let (commits, Committing { decided, kept }) = (commits && own.is_ok(), own.unwrap_or_default());
+        let other = if decided.is_some() { OtherWork::Local } else { self.other_work() };
         let outcome = self.drive_to_end(|id, resources| match commits {
-            true => Drive::commit(id, resources, other).with_own(own),
+            true => Drive::commit(id, resources, other).with_own(decided),
             false => Drive::rollback(id, resources, other),
         });
+        drop(kept);
         match outcome {
             None | Some(Outcome::Committed) => TX_OK,
             Some(Outcome::RolledBack) => TX_ROLLBACK,

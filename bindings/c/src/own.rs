@@ -34,6 +34,8 @@ pub(crate) struct OwnWork {
     deadline: Option<Instant>,
     /// Whether it has changed nothing so far.
     only_reads: bool,
+    /// Whether it has read keys.
+    reads_keys: bool,
 }
 
 /// A point that is a double, in the field and the database that are named nowhere.
@@ -72,20 +74,21 @@ impl Worker<'_> {
         if *self.rollback_only {
             return Err(last_error::refuse(TX_ROLLBACK, ROLLBACK_ONLY));
         }
-        let own = match self.own {
+        let mut own = match self.own.take() {
             Some(own) => own,
-            None => {
-                self.own.insert(OwnWork::begin(self.manager, self.id, self.deadline).map_err(|error| told(&error))?)
-            }
+            None => OwnWork::begin(self.manager, self.id, self.deadline).map_err(|error| told(&error))?,
         };
-        work(own).map_err(|error| match error.kind() {
+        // What a call that panics has done in part is not to be committed.
+        *self.rollback_only = true;
+        let done = work(&mut own);
+        if matches!(&done, Err(error) if error.kind() == ErrorKind::Conflict) {
+            // Those who wait for what it has locked need not wait for the program.
+            drop(own);
+        } else {
+            (*self.own, *self.rollback_only) = (Some(own), false);
+        }
+        done.map_err(|error| match error.kind() {
             ErrorKind::Timeout if is_over_time() => last_error::refuse(TX_ROLLBACK, TIME_IS_OVER),
-            ErrorKind::Conflict => {
-                *self.rollback_only = true;
-                // Those who wait for what it has locked need not wait for the program.
-                *self.own = None;
-                told(&error)
-            }
             _ => told(&error),
         })
     }
@@ -126,19 +129,33 @@ fn own_store(manager: &Manager) -> Result<Store> {
     })
 }
 
-/// Looks at work before its transaction commits: what only read something is done here when no decision is to be made, so
-/// that it makes none necessary. What is left is part of the decision; the reason, noted, when all is to be rolled back.
+/// Work of a transaction that commits.
+#[derive(Debug, Default)]
+pub(crate) struct Committing {
+    /// What is part of the decision.
+    pub(crate) decided: Option<OwnWork>,
+    /// What only read entries and needs no decision: they are locked until this is dropped.
+    pub(crate) kept: Option<OwnWork>,
+}
+
+/// Looks at work before its transaction commits: what only read something makes no decision necessary that was not. The reason, noted,
+/// when all is to be rolled back.
 pub(crate) fn before_commit(
     own: Option<OwnWork>,
     id: TransactionId,
     resources: &[&dyn Resource],
-) -> std::result::Result<Option<OwnWork>, ()> {
-    let Some(own) = own else { return Ok(None) };
-    let no_decision = resources.len() == 1 || resources.iter().any(|resource| resource.is_last());
+) -> std::result::Result<Committing, ()> {
+    let Some(own) = own else { return Ok(Committing::default()) };
+    let no_decision = resources.len() <= 1 || resources.iter().any(|resource| resource.is_last());
     if !own.only_reads || !no_decision {
-        return Ok(Some(own));
+        return Ok(Committing { decided: Some(own), kept: None });
     }
-    own.commit(id, &[]).map(|()| None).map_err(|error| last_error::set(error.to_string()))
+    let is_good = match own.reads_keys {
+        // Whether they are still what they were is found out by a commit, which lets go of entries, too.
+        true => own.commit(id, &[]).map(|()| None).map_err(|error| error.to_string()),
+        false => own.changes.check().map(|()| Some(own)).map_err(|error| error.to_string()),
+    };
+    is_good.map(|kept| Committing { decided: None, kept }).map_err(last_error::set)
 }
 
 impl OwnWork {
@@ -154,7 +171,7 @@ impl OwnWork {
             changes = changes.with_lease(deadline.saturating_duration_since(Instant::now()));
         }
         let durability = manager.durability.unwrap_or_else(|| store.durability());
-        Ok(Self { changes, store, durability, deadline, only_reads: true })
+        Ok(Self { changes, store, durability, deadline, only_reads: true, reads_keys: false })
     }
 
     /// Makes it happen, and with it the decision about these branches.
@@ -163,17 +180,18 @@ impl OwnWork {
     }
 
     pub(crate) fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8]) -> Result<()> {
-        self.changes.put(bucket, key, value, &PutOptions::default())?;
         self.only_reads = false;
-        Ok(())
+        self.changes.put(bucket, key, value, &PutOptions::default())
     }
 
     pub(crate) fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.reads_keys = true;
         Ok(self.changes.get(bucket, key)?.map(|object| object.value.to_vec()))
     }
 
     /// Whether it was there.
     pub(crate) fn delete(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool> {
+        self.reads_keys = true;
         let was_there = self.changes.delete(bucket, key)?;
         self.only_reads &= !was_there;
         Ok(was_there)
@@ -183,45 +201,58 @@ impl OwnWork {
     pub(crate) fn write(&mut self, space: &str, name: &str, json: &[u8]) -> Result<String> {
         let (entries, document) = (self.entries(space, name)?, Document::from_json(json)?);
         let options = WriteOptions { lock_timeout: Some(self.patience()), ..WriteOptions::default() };
-        let written = entries.within(&mut self.changes).write(&document, &options)?;
         self.only_reads = false;
-        Ok(written.id.to_json())
+        Ok(entries.within(&mut self.changes).write(&document, &options)?.id.to_json())
     }
 
     /// The entry with this id, which is gone then.
     pub(crate) fn take(&mut self, space: &str, name: &str, id: &[u8]) -> Result<Option<String>> {
-        let taken = self.entry(space, name, id, |within, wanted, options| within.take(wanted, options))?;
-        self.only_reads &= taken.is_none();
+        let wanted = self.wanted(space, name, id)?;
+        let only_reads = std::mem::replace(&mut self.only_reads, false);
+        let taken = self.entry(&wanted, |within, wanted, options| within.take(wanted, options))?;
+        self.only_reads = only_reads && taken.is_none();
         Ok(taken)
     }
 
     /// The entry with this id, which stays as it is until the end of the transaction.
     pub(crate) fn read(&mut self, space: &str, name: &str, id: &[u8]) -> Result<Option<String>> {
-        self.entry(space, name, id, |within, wanted, options| within.read(wanted, ReadLock::Shared, options))
+        let wanted = self.wanted(space, name, id)?;
+        self.entry(&wanted, |within, wanted, options| within.read(wanted, ReadLock::Shared, options))
+    }
+
+    fn wanted(&self, space: &str, name: &str, id: &[u8]) -> Result<(Entries, Wanted)> {
+        Ok((self.entries(space, name)?, Wanted::id(Value::from_json(id)?)))
     }
 
     fn entry(
         &mut self,
-        space: &str,
-        name: &str,
-        id: &[u8],
+        (entries, wanted): &(Entries, Wanted),
         get: impl FnOnce(&mut holdfast::space::Within<'_>, &Wanted, &ReadOptions) -> Result<Option<holdfast::space::Entry>>,
     ) -> Result<Option<String>> {
-        let (entries, id) = (self.entries(space, name)?, Value::from_json(id)?);
-        let wanted = Wanted::id(id);
         let options = ReadOptions { wait: Some(self.patience()), if_exists: true, ..ReadOptions::default() };
         let mut within = entries.within(&mut self.changes);
-        let found = get(&mut within, &wanted, &options)?;
+        let found = get(&mut within, wanted, &options)?;
         if found.is_none() {
             // One that somebody else has locked is not one that is not there.
-            within.check_gone(&wanted)?;
+            within.check_gone(wanted)?;
         }
         Ok(found.map(|entry| entry.document.to_json()))
     }
 
     pub(crate) fn add_point(&mut self, point: &Point) -> Result<()> {
         self.changes.check()?;
+        let limits = self.store.limits();
+        let (tags_max, bytes_max) = (limits.series_tags_max, limits.series_name_bytes_max);
         let tags = point.tags.iter().flat_map(|(tag, value)| [tag, value]);
+        let longest = tags.clone().chain([&point.metric]).map(String::len).max().unwrap_or(0);
+        if longest > bytes_max {
+            let text = format!("a metric, a tag and its value have at most {bytes_max} bytes, not {longest}");
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        if point.tags.len() > tags_max {
+            let text = format!("a series has at most {tags_max} tags, not {}", point.tags.len());
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
         let mut raw = Vec::new();
         for text in std::iter::once(&point.metric).chain(tags) {
             // Lengths keep `ab`, `c` and `a`, `bc` apart.

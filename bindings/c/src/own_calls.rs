@@ -67,6 +67,22 @@ impl Whose {
             },
         }
     }
+
+    /// What a program gets of something that is done already. It cannot go on without, so without memory for it the transaction can only be
+    /// rolled back.
+    ///
+    /// # Safety
+    /// As for [`Self::call`].
+    unsafe fn given_of_change(self, bytes: &[u8]) -> Coded<*mut c_void> {
+        given(bytes).or_else(|_| {
+            let refuse = |_: &mut OwnWork| -> holdfast::Result<*mut c_void> {
+                let text = "there is no memory for what the call returns: the transaction can only be rolled back";
+                Err(holdfast::Error::new(holdfast::ErrorKind::Conflict, text))
+            };
+            // SAFETY: as the caller says.
+            unsafe { self.work(&mut { refuse }) }
+        })
+    }
 }
 
 /// # Safety
@@ -217,7 +233,7 @@ unsafe fn write(
             let json = bytes(json, "the entry")?;
             let written = whose.work(&mut |own| own.write(space, kind, json))?;
             if let Some(id) = id {
-                id.write(given(written.as_bytes())?.cast());
+                id.write(whose.given_of_change(written.as_bytes())?.cast());
             }
             Ok(TX_OK)
         })
@@ -242,7 +258,7 @@ unsafe fn entry(
             let (space, kind) = (text(space, "the space")?, text(kind, "the type")?);
             let id = bytes(id, "the id")?;
             let Some(found) = whose.work(&mut |own| get(own, space, kind, id))? else { return Ok(NOT_FOUND) };
-            json.write(given(found.as_bytes())?.cast());
+            json.write(whose.given_of_change(found.as_bytes())?.cast());
             Ok(TX_OK)
         })
     }

@@ -71,7 +71,7 @@ pub struct Made<T> {
 
 /// A batch that happened.
 pub struct Done {
-    /// The version of everything that it changed.
+    /// The version of everything durable that it changed. What is volatile has one of its own, known by reading.
     pub position: Position,
     answers: Vec<Option<Result<Answer>>>,
 }

@@ -406,7 +406,7 @@ impl Transaction {
         self.slot.is_broken()
     }
 
-    /// Makes all of it happen: the version of everything that it changed.
+    /// Makes all of it happen: the version of everything durable that it changed. What is volatile has one of its own, known by reading.
     ///
     /// # Errors
     /// `Conflict` when somebody has changed what it read of keys: nothing has happened, begin again. `Timeout` when its lease had ended.

@@ -328,7 +328,7 @@ impl<'a> Exclusive<'a> {
             (None, None) => Writing::default(),
         };
         writing.check_whole()?;
-        opened.encode();
+        opened.encode()?;
         let is_in_memory =
             self.changes.is_empty() && opened.parts().next().is_none() && rows.is_none() && writing.is_empty();
         let batch = if is_in_memory { Batch::new() } else { self.encode(&opened, &writing) };

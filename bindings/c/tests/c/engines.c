@@ -152,6 +152,8 @@ static void bad(void) {
     char *longer = malloc(1 << 20);
     memset(longer, 'k', 1 << 20);
     BOTH(holdfast_put("b", longer, 1 << 20, "v", 1), holdfast_tx_put(tx, "b", longer, 1 << 20, "v", 1));
+    longer[5000] = 0;
+    BOTH(holdfast_add_point(longer, NULL, 0, 1), holdfast_tx_add_point(tx, longer, NULL, 0, 1));
     free(longer);
     BOTH(holdfast_get("b", "k", 1, NULL, &size), holdfast_tx_get(tx, "b", "k", 1, NULL, &size));
     BOTH(holdfast_get("b", "k", 1, &value, NULL), holdfast_tx_get(tx, "b", "k", 1, &value, NULL));

@@ -1,8 +1,9 @@
 //! Keys, entries and points of the coordinator's own store in transactions of C programs: there with the decision, or not at all.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef};
@@ -21,6 +22,18 @@ fn program() -> &'static PathBuf {
 
 fn play(stage: &Stage, words: &[&str]) -> Vec<String> {
     let output = stage.run(program(), words);
+    assert!(output.status.success(), "{output:?}");
+    answers(output)
+}
+
+/// Plays calls of which one ends the program.
+fn play_until_it_dies(stage: &Stage, words: &[&str]) -> Vec<String> {
+    let output = stage.run(program(), words);
+    assert!(output.status.signal().is_some(), "{output:?}");
+    answers(output)
+}
+
+fn answers(output: Output) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -36,6 +49,7 @@ fn plays_by(command: &mut Command, script: &str) {
     let output = command.args(words).output().unwrap();
     let answers: Vec<&str> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
     assert_eq!(answers, expected);
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn store(stage: &Stage) -> Store {
@@ -376,7 +390,7 @@ fn bad_arguments_are_refused_with_a_reason_and_the_transaction_goes_on() {
         let answers = play(&stage, &[face, "open", "declare", "begin", "put=before:1", "bad", "put=after:1", "commit"]);
         let lines: Vec<Vec<&str>> = answers.iter().map(|line| line.split(" | ").collect()).collect();
         let told: Vec<&Vec<&str>> = lines.iter().filter(|line| line.len() == 3).collect();
-        assert_eq!(told.len(), 41, "{answers:?}");
+        assert_eq!(told.len(), 42, "{answers:?}");
         // A bucket and a key may be empty.
         let well: Vec<_> = told.iter().filter(|line| line[1] != "TX_EINVAL" || line[2].is_empty()).collect();
         assert_eq!(well.len(), 2, "{well:?}");
@@ -391,7 +405,8 @@ fn bad_arguments_are_refused_with_a_reason_and_the_transaction_goes_on() {
             ("\"b\", NULL, 1, \"v\", 1)", "the key is NULL, and is said to have 1 bytes"),
             ("\"k\", 1, NULL, 1)", "the value is NULL, and is said to have 1 bytes"),
             ("(size_t)-1", "the key cannot have 18446744073709551615 bytes"),
-            ("longer", "1048576 bytes"),
+            ("longer, 1 << 20", "1048576 bytes"),
+            ("longer, NULL, 0", "a metric, a tag and its value have at most 4096 bytes, not 5000"),
             ("\"k\", 1, NULL, &size)", "the place for the value is NULL"),
             ("\"k\", 1, &value, NULL)", "the place for the value's size is NULL"),
             ("\"other\", \"{}\"", "other"),
@@ -425,7 +440,7 @@ fn a_program_that_dies_in_its_commit_leaves_both_or_neither() {
         for switch in [STATIC, ASYNC] {
             for monkeys in [&[(switch, script)][..], &[(switch, ""), (switch, script)]] {
                 let stage = Stage::embedded(monkeys);
-                let answers = play(&stage, &calls);
+                let answers = play_until_it_dies(&stage, &calls);
                 assert_eq!(answers.len(), 6, "it dies in the commit: {answers:?}");
                 let at = monkeys.len() - 1;
                 stage.rewrite(at, "");
@@ -445,6 +460,7 @@ fn a_program_that_dies_in_its_commit_leaves_both_or_neither() {
     // Before it, and when it does not end what it began.
     let stage = Stage::embedded(&[(STATIC, "")]);
     for last in ["die", "info"] {
+        let play = if last == "die" { play_until_it_dies } else { play };
         let answers = play(&stage, &["open", "begin", "put=k:v", last]);
         assert!(answers[2].ends_with("TX_OK"), "{answers:?}");
         assert_eq!(key(&store(&stage), "k"), None, "{last}");

@@ -20,7 +20,7 @@ const BEHIND: &str = "BEHIND ";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the table may be behind"]
 pub struct Through {
-    /// The version of everything that it changed.
+    /// The version of everything durable that it changed.
     pub position: Position,
     /// Why its table does not have it, or not surely: it gets it, once, when it can. `None` when it has it.
     pub behind: Option<String>,

@@ -78,6 +78,14 @@ impl What {
         }
     }
 
+    /// When the entry ends that it writes or renews; 0 where it does not.
+    fn expires_ms(&self) -> u64 {
+        match self {
+            Self::Write { expires_ms, .. } | Self::Renew { expires_ms, .. } => *expires_ms,
+            Self::Remove { .. } => 0,
+        }
+    }
+
     /// What it writes.
     pub(super) fn written(&self) -> Option<&Document> {
         match self {
@@ -173,6 +181,17 @@ impl Inner {
         what.tell(self, &definition);
         applied?;
         Ok(position)
+    }
+
+    /// Bounds what is in no journal, which bounds the rest of a batch.
+    pub(super) fn check_in_memory<'p>(&self, parts: impl Iterator<Item = &'p Parts<'p>>) -> Result<()> {
+        let bytes: usize = parts.map(|part| part.in_memory.commands.len()).sum();
+        let bytes_max = self.options.limits.batch_bytes_max;
+        if bytes > bytes_max {
+            let text = format!("a batch changes at most {bytes_max} bytes of entries of volatile types, not {bytes}");
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        Ok(())
     }
 
     /// The version that changes have which are in no journal, if there are any.
@@ -338,17 +357,22 @@ impl<'a> Opened<'a> {
     }
 
     /// Makes the commands; nothing may come between this and [`Opened::apply`] but the batch's position.
-    pub(crate) fn encode(&mut self) {
+    ///
+    /// # Errors
+    /// `Limit` when what is in memory only has more bytes than a batch may have.
+    pub(crate) fn encode(&mut self) -> Result<()> {
         for Change { kind, partition, what } in self.changes {
             let definition = kind.definition();
             let Some((_, engine)) = self.guards.get(partition) else { continue };
             let part = self.parts.entry(*partition).or_default().of(definition.storage);
             part.add(kind, definition.history, engine, what);
         }
+        self.inner.check_in_memory(self.parts.values())?;
         let kinds: BTreeMap<TypeId, &'a Kind> =
             self.changes.iter().map(|change| (change.kind.of, &*change.kind)).collect();
         self.telling =
             kinds.into_iter().filter_map(|(of, kind)| kind.listeners.telling().map(|telling| (of, telling))).collect();
+        Ok(())
     }
 
     /// The partitions and their commands that are to be journaled.
@@ -402,6 +426,7 @@ impl<'a> Opened<'a> {
             }
         }
         for Change { kind, partition, what } in self.changes {
+            self.inner.note_lease(what.expires_ms());
             let What::Write { document, .. } = what else { continue };
             if !is_due(kind, *partition) {
                 continue;

@@ -44,6 +44,7 @@ pub(super) fn commit(inner: &Inner, mut tasks: Vec<Task<'_>>) -> Result<Position
     if kinds.is_empty() {
         return Ok(Position::ZERO);
     }
+    inner.check_in_memory(parts.iter())?;
     let mut telling: BTreeMap<TypeId, Telling<'_>> = BTreeMap::new();
     for (of, kind) in &kinds {
         telling.extend(kind.listeners.telling().map(|telling| (*of, telling)));
