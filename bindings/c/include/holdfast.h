@@ -179,7 +179,10 @@ extern int holdfast_tm_new(const char *profile, holdfast_tm **tm);
 extern void holdfast_tm_free(holdfast_tm *tm);
 
 /* Adds an open connection, which stays the program's and must outlive the
- * manager. Its branches get the name: 1 to 64 of a-z A-Z 0-9 _ - . */
+ * manager. Its branches get the name: 1 to 64 of a-z A-Z 0-9 _ - . What earlier
+ * programs left prepared there to be rolled back is rolled back, for a second at
+ * most; so no statement may be under way on it. Whatever comes of that, the
+ * connection is added. */
 extern int holdfast_tm_add_postgres(holdfast_tm *tm, const char *name,
                                     struct pg_conn *connection);
 /* The same for a connection whose branches may be asked: one that changed
@@ -200,9 +203,10 @@ extern int holdfast_tm_add_mariadb(holdfast_tm *tm, const char *name,
 extern int holdfast_tm_set_order(holdfast_tm *tm, const char *name,
                                  unsigned int order);
 
-/* Recovers at the connections. No transaction may be active. Calls that begin a
- * transaction do so by themselves: the first on these connections, then once in
- * ten seconds, sooner when something is known to be in doubt. */
+/* Recovers at the connections, and says what was done and what is left in doubt.
+ * No transaction may be active. Calls that begin a transaction recover by
+ * themselves: the first on these connections, then once in ten seconds, sooner
+ * when something is known to be in doubt. */
 extern int holdfast_tm_recover(holdfast_tm *tm,
                                struct holdfast_recovered *recovered);
 

@@ -82,13 +82,33 @@ impl Manager {
     /// Asks every resource manager what is in doubt, and the coordinator what to do with it.
     pub(crate) fn recover(&self) -> Recovered {
         let resources: Vec<&dyn Resource> = self.resources.iter().map(|resource| resource as &dyn Resource).collect();
-        recover(&*self.decisions, &resources, None)
+        recover(&*self.decisions, &resources, Pass::ALL)
     }
 }
 
-/// A round of recovery at these resource managers. Branches of other coordinators are never touched. At its end, if it has one, the
-/// others are left.
-pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource], end: Option<Instant>) -> Recovered {
+/// How far a round of recovery goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// When it leaves what it has not come to.
+    pub(crate) end: Option<Instant>,
+    pub(crate) carries_out: CarriesOut,
+}
+
+impl Pass {
+    /// Until all was looked at.
+    pub(crate) const ALL: Self = Self { end: None, carries_out: CarriesOut::All };
+}
+
+/// What of the verdicts a round of recovery carries out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CarriesOut {
+    All,
+    /// Commits have an order, which is not known before all who take part are.
+    Rollbacks,
+}
+
+/// A round of recovery at these resource managers. Branches of other coordinators are never touched.
+pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource], pass: Pass) -> Recovered {
     let mut recovered = Recovered::default();
     let mut found = Vec::new();
     for (place, resource) in resources.iter().enumerate() {
@@ -132,12 +152,13 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource], en
         let commits = turn.iter().any(|found| verdict(found) == Verdict::Commit);
         let first = if commits { prepared_before(order, resources, &known) } else { BTreeSet::new() };
         for found in &turn {
-            if end.is_some_and(|end| Instant::now() >= end) {
+            if pass.end.is_some_and(|end| Instant::now() >= end) {
                 recovered.left += 1;
                 continue;
             }
             let verdict = match verdict(found) {
                 Verdict::Commit if first.contains(&found.xid.transaction) => Verdict::Leave,
+                Verdict::Commit if pass.carries_out == CarriesOut::Rollbacks => Verdict::Leave,
                 verdict => verdict,
             };
             match (settle(decisions, found.resource, &found.xid, verdict), verdict) {

@@ -11,7 +11,8 @@
 //! of others have said for themselves that they are prepared.
 //!
 //! Connections belong to the manager, so a manager has one active transaction at a time. They are the program's, and used while it
-//! calls alone: what earlier programs left in doubt on them is recovered by calls that begin a transaction (`rounds.rs`).
+//! calls alone: what earlier programs left in doubt on them is recovered by calls that add a connection, and that begin a transaction
+//! (`rounds.rs`).
 //!
 //! May use: `drive`, `manager`, `own`, `resource`. Must not know: C.
 
@@ -33,7 +34,7 @@ use crate::abi::{
 use crate::control::{ROLLBACK_ONLY, TIME_IS_OVER};
 use crate::drive::{Drive, Means, Until};
 use crate::last_error;
-use crate::manager::{self, Manager, Recovered};
+use crate::manager::{self, CarriesOut, Manager, Pass, Recovered};
 use crate::own::{Committing, OwnWork, Worker, before_commit};
 use crate::resource::{Resource, Verb, code};
 use crate::rounds::ROUND_TIME_MAX;
@@ -95,6 +96,11 @@ impl TmObject {
         &self.manager
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared_manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
     /// Adds a connection. Its place in the order of commits is that of the profile's resource manager of its name, if there is one.
     pub(crate) fn add(&self, connection: Rc<dyn Added>) -> c_int {
         if let Some(code) = self.refuse_when_busy() {
@@ -109,7 +115,9 @@ impl TmObject {
         if let Some(in_profile) = in_profile {
             connection.set_order(in_profile.order());
         }
-        connections.push(connection);
+        connections.push(Rc::clone(&connection));
+        drop(connections);
+        self.roll_back_what_was_left(&*connection);
         TX_OK
     }
 
@@ -132,24 +140,40 @@ impl TmObject {
         if let Some(code) = self.refuse_when_busy() {
             return Err(code);
         }
-        let (names, recovered) = (self.names(), self.recover_until(None));
+        let (names, recovered) = (self.names(), self.recover_in(Pass::ALL));
         self.manager.rounds.ended(&names, recovered, Instant::now());
         Ok(recovered)
+    }
+
+    /// Recovers at a connection that was added, when nobody did for a while, and not for long: what is to be rolled back holds locks
+    /// until then. What is to be committed waits until all connections and their order are known.
+    fn roll_back_what_was_left(&self, connection: &dyn Resource) {
+        let (names, began) = ([connection.branch().clone()], Instant::now());
+        if !self.manager.rounds.take(&names, began) {
+            return;
+        }
+        let pass = Pass { end: began.checked_add(ROUND_TIME_MAX), carries_out: CarriesOut::Rollbacks };
+        let recovered = manager::recover(&*self.manager.decisions, &[connection], pass);
+        self.manager.rounds.ended(&names, recovered, Instant::now());
+        if recovered.left > 0 {
+            self.manager.rounds.hurry(&names, Instant::now());
+        }
     }
 
     /// Recovers when nobody did for a while, and not for long.
     fn recover_when_due(&self) {
         let (names, began) = (self.names(), Instant::now());
         if !names.is_empty() && self.manager.rounds.take(&names, began) {
-            let recovered = self.recover_until(began.checked_add(ROUND_TIME_MAX));
+            let pass = Pass { end: began.checked_add(ROUND_TIME_MAX), ..Pass::ALL };
+            let recovered = self.recover_in(pass);
             self.manager.rounds.ended(&names, recovered, Instant::now());
         }
     }
 
-    fn recover_until(&self, end: Option<Instant>) -> Recovered {
+    fn recover_in(&self, pass: Pass) -> Recovered {
         let connections = self.connections.borrow();
         let resources: Vec<&dyn Resource> = connections.iter().map(|own| &**own as &dyn Resource).collect();
-        manager::recover(&*self.manager.decisions, &resources, end)
+        manager::recover(&*self.manager.decisions, &resources, pass)
     }
 
     fn names(&self) -> Vec<BranchName> {

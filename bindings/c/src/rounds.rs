@@ -1,7 +1,7 @@
 //! When a manager of objects recovers by itself.
 //!
-//! The connections are the program's, and may be used while it calls alone. So a round is made by calls that begin a transaction:
-//! by the first on these connections, and then when one is due. One in 10 s, sooner where something was left in doubt; where
+//! The connections are the program's, and may be used while it calls alone. So a round is made by calls that add a connection, at
+//! that one, and by calls that begin a transaction: by the first on these connections, and then when one is due. One in 10 s, sooner where something was left in doubt; where
 //! somebody could not be asked the pause doubles up to 30 s, half of it random, so that many programs do not ask at once.
 //!
 //! All managers of a profile whose connections have the same names have the rounds together, so that a program which makes one for

@@ -13,7 +13,7 @@ use super::scene::{COORDINATOR, Memory, STATIC, Scene};
 use crate::abi::{TMNOFLAGS, TX_COMMITTED, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
 use crate::control::End;
 use crate::last_error;
-use crate::manager::{Recovered, recover};
+use crate::manager::{Pass, Recovered, recover};
 use crate::resource::{Collected, Resource, Verb};
 
 fn prepare(scene: &Scene, coordinator: CoordinatorId, owner: u64, sequence: u64) -> TransactionId {
@@ -124,10 +124,10 @@ fn what_was_prepared_since_it_was_listed_is_committed_first_by_its_program() {
         .collect();
     let resources: Vec<&dyn Resource> = managers.iter().map(|manager| manager as &dyn Resource).collect();
     let commits = || managers.iter().map(|manager| manager.commits.get()).collect::<Vec<_>>();
-    assert_eq!(recover(&memory, &resources, None), Recovered { left: 1, ..Recovered::default() });
+    assert_eq!(recover(&memory, &resources, Pass::ALL), Recovered { left: 1, ..Recovered::default() });
     assert_eq!(commits(), [0, 0]);
     // The next round knows of both. Their program is gone, so this one commits them.
-    assert_eq!(recover(&memory, &resources, None), Recovered { committed: 2, ..Recovered::default() });
+    assert_eq!(recover(&memory, &resources, Pass::ALL), Recovered { committed: 2, ..Recovered::default() });
     assert_eq!(commits(), [1, 1]);
 }
 

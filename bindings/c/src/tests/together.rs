@@ -13,7 +13,7 @@ use crate::abi::{
     TMASYNC, TMNOFLAGS, TX_EINVAL, TX_ERROR, TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RBDEADLOCK, XA_RETRY,
     XAER_DUPID, XAER_RMERR, XAER_RMFAIL, XidData,
 };
-use crate::manager::Manager;
+use crate::manager::{Manager, Pass};
 use crate::object::{Added, Role, TmObject};
 use crate::resource::{Collected, Resource, Verb};
 use crate::switch::{Switch, SwitchedResource};
@@ -124,6 +124,7 @@ impl Program {
         for database in &program.databases {
             assert_eq!(program.tm.add(database.clone()), TX_OK);
         }
+        program.asked.take();
         program
     }
 
@@ -294,7 +295,7 @@ fn what_others_left_is_recovered_when_a_transaction_begins() {
         let other = Program::new(&["c"], false);
         assert_eq!(program.tm.add(other.databases[0].clone()), TX_OK);
         drop(begin().ok().unwrap());
-        assert_eq!((program.lists(), other.lists()), (2, 1));
+        assert_eq!((program.lists(), other.lists()), (2, 2), "when it was added, and with the others");
     }
 }
 
@@ -323,14 +324,51 @@ fn who_cannot_be_asked_does_not_keep_a_transaction_from_beginning() {
     assert_eq!(program.tm.recover().unwrap().unreachable, 1);
 }
 
+/// It held its locks until the program began its first transaction.
+#[test]
+fn what_others_left_to_be_rolled_back_is_rolled_back_when_a_connection_is_added() {
+    let (program, later) = (Program::new(&["a"], false), Program::new(&["b", "c"], false));
+    let decided = shared(9);
+    program.memory.decided.lock().unwrap().insert(decided, vec![later.name(0), later.name(1)]);
+    *later.databases[0].prepared.borrow_mut() =
+        Ok(vec![branch(9, "b"), Xid { transaction: shared(8), branch: later.name(0) }]);
+    *later.databases[1].prepared.borrow_mut() = Ok(vec![branch(9, "c")]);
+    for database in &later.databases {
+        assert_eq!(program.tm.add(database.clone()), TX_OK);
+    }
+    // What commits waits for its order.
+    assert_eq!(later.asked(), "Rollback b");
+    assert_eq!(program.tm.set_order(&later.name(0), 1), TX_OK);
+    let tx = program.tm.begin(None, Sharing::Alone).ok().unwrap();
+    assert_eq!(later.asked(), "Commit c, Commit b");
+    drop(tx);
+    // Not by each manager that is made.
+    let again = TmObject::new(Arc::clone(program.tm.shared_manager()));
+    program.asked.take();
+    assert_eq!(again.add(program.databases[0].clone()), TX_OK);
+    assert_eq!(program.lists(), 0);
+}
+
+/// A connection was left until a round was due that looked at nothing else.
+#[test]
+fn what_was_left_when_the_only_connection_was_added_is_committed_when_the_first_transaction_begins() {
+    let (program, later) = (Program::new(&[], false), Program::new(&["b"], false));
+    program.memory.decided.lock().unwrap().insert(shared(9), vec![later.name(0)]);
+    *later.databases[0].prepared.borrow_mut() = Ok(vec![branch(9, "b")]);
+    assert_eq!((program.tm.add(later.databases[0].clone()), later.asked().as_str()), (TX_OK, ""));
+    let tx = program.tm.begin(None, Sharing::Alone).ok().unwrap();
+    assert_eq!(later.asked(), "Commit b");
+    drop(tx);
+}
+
 /// The 65,536 that a database may list would hold up a program for minutes.
 #[test]
 fn a_round_that_nobody_asked_for_ends_in_time() {
     let program = Program::new(&["a"], false);
     *program.databases[0].prepared.borrow_mut() = Ok((2..40).map(|owner| branch(owner, "a")).collect());
     let resources: [&dyn Resource; 1] = [&*program.databases[0]];
-    let past = std::time::Instant::now();
-    let found = crate::manager::recover(&*program.memory, &resources, Some(past));
+    let past = Pass { end: Some(std::time::Instant::now()), ..Pass::ALL };
+    let found = crate::manager::recover(&*program.memory, &resources, past);
     assert_eq!((found.left, found.rolled_back, program.asked()), (38, 0, String::new()));
     assert_eq!(program.tm.recover().unwrap().rolled_back, 38);
 }

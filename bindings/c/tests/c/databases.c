@@ -9,7 +9,8 @@
  *   id                     holdfast_id
  *   timeout=SECONDS        tx_set_transaction_timeout
  *   tm                     a manager with connections of our own: DATABASE_PG and DATABASE_SOCKET say where to
- *   tm-asking              the same, and branches in PostgreSQL may be asked whether they changed anything
+ *   tm-within              the same, and a transaction of the program's own is open in PostgreSQL
+ *   tm-asking              the same as tm, and branches in PostgreSQL may be asked whether they changed anything
  *   tm-order=NAME:NUMBER   holdfast_tm_set_order
  *   tx-begin-in=SECONDS    holdfast_tx_begin with a timeout
  *   own-pg=SQL own-ma=SQL  runs a statement on those
@@ -87,8 +88,9 @@ static const char *recovered(int code, const struct holdfast_recovered *found) {
     return text;
 }
 
-static const char *make_manager(int (*add_postgres)(holdfast_tm *, const char *, PGconn *)) {
+static const char *make_manager(int (*add_postgres)(holdfast_tm *, const char *, PGconn *), const char *before) {
     own_pg = PQconnectdb(getenv("DATABASE_PG"));
+    if (before) PQclear(PQexec(own_pg, before));
     own_ma = mysql_init(NULL);
     if (!mysql_real_connect(own_ma, NULL, "root", NULL, "test", 0, getenv("DATABASE_SOCKET"), 0)) return "no MariaDB";
     int code = holdfast_tm_new(NULL, &tm);
@@ -142,8 +144,9 @@ static const char *play(const char *word) {
     if (is(word, "logged")) return tx_name(tx_set_commit_return(TX_COMMIT_DECISION_LOGGED));
     if (is(word, "error")) return holdfast_last_error();
     if (is(word, "recover")) return recovered(holdfast_recover(&found), &found);
-    if (is(word, "tm")) return make_manager(holdfast_tm_add_postgres);
-    if (is(word, "tm-asking")) return make_manager(holdfast_tm_add_postgres_asking);
+    if (is(word, "tm")) return make_manager(holdfast_tm_add_postgres, NULL);
+    if (is(word, "tm-asking")) return make_manager(holdfast_tm_add_postgres_asking, NULL);
+    if (is(word, "tm-within")) return make_manager(holdfast_tm_add_postgres, "BEGIN");
     if (is(word, "tm-recover")) return recovered(holdfast_tm_recover(tm, &found), &found);
     if (is(word, "tx-begin")) return tx_name(holdfast_tx_begin(tm, 0, 0, &tx));
     if (is(word, "tx-shared")) return tx_name(holdfast_tx_begin(tm, 60, HOLDFAST_SHARED, &tx));

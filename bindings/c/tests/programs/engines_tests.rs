@@ -1,33 +1,32 @@
 //! Keys, entries and points of the coordinator's own store in transactions of C programs: there with the decision, or not at all.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef};
-use holdfast::space::{Document, ReadOptions, Wanted};
-use holdfast::{Options, Store};
+use holdfast::space::{Definition, Document, IndexKind, ReadOptions, Wanted, WriteOptions};
+use holdfast::{Options, PutOptions, Store};
 use tm::{Administration, Embedded};
 
 use crate::databases_tests::values;
 use crate::servers::start_postgres;
 use crate::stage::{ASYNC, STATIC, Stage, compile};
 
-fn program() -> &'static PathBuf {
+pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| compile("engines", &["-l:libpq.so.5"]))
 }
 
-fn play(stage: &Stage, words: &[&str]) -> Vec<String> {
+pub(crate) fn play(stage: &Stage, words: &[&str]) -> Vec<String> {
     let output = stage.run(program(), words);
     assert!(output.status.success(), "{output:?}");
     answers(output)
 }
 
 /// Plays calls of which one ends the program.
-fn play_until_it_dies(stage: &Stage, words: &[&str]) -> Vec<String> {
+pub(crate) fn play_until_it_dies(stage: &Stage, words: &[&str]) -> Vec<String> {
     let output = stage.run(program(), words);
     assert!(output.status.signal().is_some(), "{output:?}");
     answers(output)
@@ -38,11 +37,11 @@ fn answers(output: Output) -> Vec<String> {
 }
 
 /// Plays calls; each line of the script is a call and what it answers.
-fn plays(stage: &Stage, script: &str) {
+pub(crate) fn plays(stage: &Stage, script: &str) {
     plays_by(&mut stage.command(program()), script);
 }
 
-fn plays_by(command: &mut Command, script: &str) {
+pub(crate) fn plays_by(command: &mut Command, script: &str) {
     let lines: Vec<(&str, &str)> = script.lines().filter_map(|line| line.trim().split_once(" -> ")).collect();
     let words: Vec<&str> = lines.iter().map(|(call, _)| *call).collect();
     let expected: Vec<String> = lines.iter().map(|(call, answer)| format!("{call}: {answer}")).collect();
@@ -52,22 +51,22 @@ fn plays_by(command: &mut Command, script: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn store(stage: &Stage) -> Store {
+pub(crate) fn store(stage: &Stage) -> Store {
     Store::open(stage.decisions(), Options::default()).unwrap()
 }
 
-fn key(store: &Store, key: &str) -> Option<String> {
+pub(crate) fn key(store: &Store, key: &str) -> Option<String> {
     let found = store.kv().get(b"b", key.as_bytes()).unwrap();
     found.map(|object| String::from_utf8(object.value.to_vec()).unwrap())
 }
 
-fn entry(store: &Store, id: i64) -> Option<Document> {
+pub(crate) fn entry(store: &Store, id: i64) -> Option<Document> {
     let entries = store.space("s").entries("t").unwrap();
     entries.read(&Wanted::id(id), &ReadOptions::default()).unwrap().map(|entry| entry.document)
 }
 
 /// Times in seconds, of the series with the tag `host=h`, and values.
-fn points(store: &Store, metric: &str) -> Vec<(i64, f64)> {
+pub(crate) fn points(store: &Store, metric: &str) -> Vec<(i64, f64)> {
     let reader = store.series().reader();
     let select =
         Select { database: "default".to_owned(), metric: Some(Match::is(metric.to_owned())), ..Select::default() };
@@ -85,7 +84,7 @@ fn points(store: &Store, metric: &str) -> Vec<(i64, f64)> {
 }
 
 /// Decisions that the coordinator remembers.
-fn remembered(stage: &Stage) -> usize {
+pub(crate) fn remembered(stage: &Stage) -> usize {
     let coordinator = Embedded::open(&stage.decisions(), Options::default()).unwrap();
     coordinator.list("0").unwrap().transactions.len()
 }
@@ -150,20 +149,42 @@ fn keys_entries_and_points_are_there_with_the_decision_or_not_at_all() {
     check_work(&stage);
 }
 
+/// A key and an entry that are there.
+fn prepare_store(stage: &Stage) {
+    let store = store(stage);
+    store.kv().put(b"b", b"old", b"v", &PutOptions::default()).unwrap();
+    let entries = store.space("s").declare(Definition::new("s", "t")).unwrap();
+    entries.write(&Document::from_pairs([("id", 7)]), &WriteOptions::default()).unwrap();
+}
+
+/// A program in C would take its indexes away.
+#[test]
+fn a_type_that_is_there_stays_as_it_is() {
+    let stage = Stage::embedded(&[]);
+    let definition = Definition::new("s", "t").index("of", IndexKind::Hash).unwrap();
+    store(&stage).space("s").declare(definition.clone()).unwrap();
+    plays(&stage, "open -> TX_OK\n declare -> TX_OK\n type=other -> now\n declare -> TX_OK");
+    let types = store(&stage).space("s").types();
+    assert_eq!(types.len(), 2);
+    assert!(types.iter().any(|kind| **kind == definition), "{types:?}");
+}
+
 /// What is prepared and what is decided rests on what there is to be done.
 #[test]
 fn one_branch_is_prepared_only_where_something_was_changed_here() {
     let all = "open\nbegin\n{}commit\n";
     for (work, one, two) in [
         ("", "end commit", "end end prepare prepare commit commit"),
-        ("get=k\nread=1\ntake=1\ndelete=k\n", "end commit", "end end prepare prepare commit commit"),
+        ("get=old\nread=7\ntake=1\ndelete=k\n", "end commit", "end end prepare prepare commit commit"),
         ("put=k:v\n", "end prepare commit", "end end prepare prepare commit commit"),
         ("write={}\n", "end prepare commit", "end end prepare prepare commit commit"),
         ("point=m:1:1\n", "end prepare commit", "end end prepare prepare commit commit"),
+        ("delete=old\n", "end prepare commit", "end end prepare prepare commit commit"),
+        ("take=7\n", "end prepare commit", "end end prepare prepare commit commit"),
     ] {
         for (monkeys, verbs) in [(&[(STATIC, "")][..], one), (&[(STATIC, ""), (STATIC, "")], two)] {
             let stage = Stage::embedded(monkeys);
-            store(&stage).space("s").declare(holdfast::space::Definition::new("s", "t")).unwrap();
+            prepare_store(&stage);
             let script = all.replace("{}", work);
             let answers = play(&stage, &script.lines().collect::<Vec<_>>());
             assert_eq!(answers.last().unwrap(), "commit: TX_OK", "{answers:?}");
@@ -424,118 +445,6 @@ fn bad_arguments_are_refused_with_a_reason_and_the_transaction_goes_on() {
         assert_eq!(answers.last().unwrap(), "commit: TX_OK");
     }
     assert_eq!(["before", "after", "k"].map(|name| key(&store(&stage), name).is_some()), [true, true, false]);
-}
-
-/// The key is there exactly where the branch is committed, whatever the program came to.
-#[test]
-fn a_program_that_dies_in_its_commit_leaves_both_or_neither() {
-    let calls = ["open", "declare", "begin", "put=k:v", "write={\"id\": 1}", "point=m:1:1", "commit"];
-    for (script, happened) in [
-        ("end kill-after", false),
-        ("prepare kill-before", false),
-        ("prepare kill-after", false),
-        ("commit kill-before", true),
-        ("commit kill-after", true),
-    ] {
-        for switch in [STATIC, ASYNC] {
-            for monkeys in [&[(switch, script)][..], &[(switch, ""), (switch, script)]] {
-                let stage = Stage::embedded(monkeys);
-                let answers = play_until_it_dies(&stage, &calls);
-                assert_eq!(answers.len(), 6, "it dies in the commit: {answers:?}");
-                let at = monkeys.len() - 1;
-                stage.rewrite(at, "");
-                let answers = play(&stage, &["open", "recover", "close"]);
-                assert_eq!(values(&answers), ["TX_OK", "TX_OK left=0 unreachable=0", "TX_OK"], "{script}");
-                assert_eq!((stage.prepared(0), stage.prepared(at)), (0, 0), "{script}");
-                let verbs = stage.verbs();
-                let committed = verbs.contains("commit");
-                assert_eq!(committed, happened, "{script}: {verbs}");
-                assert!(!happened || !verbs.contains("rollback"), "{script}: {verbs}");
-                let store = store(&stage);
-                let seen = (key(&store, "k").is_some(), entry(&store, 1).is_some(), points(&store, "m").len());
-                assert_eq!(seen, (happened, happened, usize::from(happened)), "{script}");
-            }
-        }
-    }
-    // Before it, and when it does not end what it began.
-    let stage = Stage::embedded(&[(STATIC, "")]);
-    for last in ["die", "info"] {
-        let play = if last == "die" { play_until_it_dies } else { play };
-        let answers = play(&stage, &["open", "begin", "put=k:v", last]);
-        assert!(answers[2].ends_with("TX_OK"), "{answers:?}");
-        assert_eq!(key(&store(&stage), "k"), None, "{last}");
-    }
-}
-
-/// A transaction that nobody ends holds the store, which kept the process from telling what its branches knew.
-#[test]
-fn a_process_that_ends_closes_the_store_although_a_transaction_is_open() {
-    let stage = Stage::embedded(&[(STATIC, ""), (STATIC, "")]);
-    let words = ["open", "begin", "put=k:v", "commit", "a", "open", "begin", "put=open:v"];
-    let answers = play(&stage, &words);
-    assert_eq!(values(&answers)[7], "TX_OK");
-    assert_eq!(remembered(&stage), 0);
-    assert_eq!(key(&store(&stage), "open"), None);
-}
-
-/// Money is moved from PostgreSQL to a key by programs that are killed at any moment.
-#[test]
-fn the_sum_over_postgres_and_a_key_stays_whenever_a_program_is_killed() {
-    const MONEY: i64 = 1_000_000;
-    let postgres = start_postgres(20);
-    for more in ["", "\nlast_resource = true"] {
-        let mut stage = Stage::new();
-        stage.add_embedded_coordinator("default");
-        stage.add_resource_manager("default", "pg", &format!("kind = \"postgres\"{more}"), &postgres.conninfo());
-        let made = [
-            "open",
-            "pg=DROP TABLE IF EXISTS bank",
-            "pg=CREATE TABLE bank (money int)",
-            &format!("pg=INSERT INTO bank VALUES ({MONEY})"),
-        ];
-        assert_eq!(values(&play(&stage, &made)), ["TX_OK", "done", "done", "done"]);
-        let (mut told, mut moved) = (0, 0);
-        for round in 0..25 {
-            let mut child = stage.command(program()).arg("transfers").stdout(Stdio::piped()).spawn().unwrap();
-            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            // After so many, at whatever it is about by then.
-            for _ in 0..=round % 5 {
-                assert_eq!(lines.next().unwrap().unwrap(), "TX_OK");
-            }
-            std::thread::sleep(std::time::Duration::from_micros(173 * round));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let all: Vec<String> = lines.map_while(Result::ok).collect();
-            assert!(all.iter().all(|line| line == "TX_OK"), "{all:?}");
-            let count = round % 5 + 1 + all.len() as u64;
-            told += count - count / 4;
-            // A server may take a moment until it knows that the program is gone.
-            let answers = loop {
-                let answers = play(
-                    &stage,
-                    &[
-                        "open",
-                        "recover",
-                        "pg=SELECT money FROM bank",
-                        "begin",
-                        "get=money",
-                        "rollback",
-                        "pg=SELECT count(*) FROM pg_prepared_xacts",
-                    ],
-                );
-                if values(&answers)[1] == "TX_OK left=0 unreachable=0" && values(&answers)[6] == "0" {
-                    break answers;
-                }
-            };
-            let answers = values(&answers);
-            let here: i64 = answers[4].strip_prefix("TX_OK ").unwrap().parse().unwrap();
-            assert_eq!(answers[2].parse::<i64>().unwrap() + here, MONEY, "{answers:?}");
-            moved = here;
-        }
-        // At most one of each program happened of which it was not told.
-        let untold = u64::try_from(moved).unwrap() - told;
-        assert!(untold <= 25, "{moved} were moved, and {told} told");
-    }
 }
 
 /// An object has the work of its own connection, and that of the store.

@@ -5,6 +5,7 @@ mod codes_tests;
 mod coordinator;
 mod crash_tests;
 mod databases_tests;
+mod engines_crash_tests;
 mod engines_tests;
 mod hang_tests;
 mod install_tests;
