@@ -11,6 +11,7 @@
  *   pg=SQL                 on the thread's connection; of an object on one that it was given: DATABASE_PG says where to
  *   suspend resume resume-elsewhere          the last in a new thread, which then commits
  *   until-timeout info recover error die
+ *   deadlock               two threads each take an entry, 1 or 2, and then that of the other
  *   transfers              moves 1 from PostgreSQL to a key, again and again, and prints a line for each
  *   bad                    all that is wrong with arguments
  */
@@ -93,6 +94,37 @@ static void *elsewhere(void *unused) {
     printf("commit=%s ", tx_name(tx_commit()));
     printf("close=%s\n", tx_name(tx_close()));
     return NULL;
+}
+
+static pthread_barrier_t meeting;
+
+/* Takes one entry, and then the other; what that and the commit answered. */
+static void *contend(void *answers) {
+    int *codes = answers;
+    char *json;
+    if (tx_open() != TX_OK || tx_begin() != TX_OK || holdfast_take("s", type, codes[0] == 1 ? "1" : "2", &json) != TX_OK) abort();
+    holdfast_free(json);
+    pthread_barrier_wait(&meeting);
+    codes[0] = holdfast_take("s", type, codes[0] == 1 ? "2" : "1", &json);
+    holdfast_free(json);
+    /* Whoever is told to roll back does not do so before the other goes on. */
+    pthread_barrier_wait(&meeting);
+    codes[1] = tx_commit();
+    tx_close();
+    return NULL;
+}
+
+static const char *deadlock(void) {
+    int first[2] = {1, 0}, second[2] = {2, 0};
+    pthread_t one, other;
+    pthread_barrier_init(&meeting, NULL, 2);
+    pthread_create(&one, NULL, contend, first);
+    pthread_create(&other, NULL, contend, second);
+    pthread_join(one, NULL);
+    pthread_join(other, NULL);
+    int *won = first[0] == TX_OK ? first : second, *lost = won == first ? second : first;
+    if (won[0] != TX_OK || won[1] != TX_OK) return "both lost";
+    return lost[0] == TX_ROLLBACK && lost[1] == TX_ROLLBACK ? "one of both" : "both won";
 }
 
 static const char *postgres(const char *sql) {
@@ -242,6 +274,7 @@ static const char *play(const char *word) {
     }
     if (is(word, "transfers")) return transfers() ? "ended" : "over";
     if (is(word, "bad")) return bad(), "done";
+    if (is(word, "deadlock")) return deadlock();
     if (CALL("pg")) return postgres(value);
     if (CALL("type")) return type = value, "now";
     if (is(word, "declare")) return name(object ? holdfast_tm_declare(object->tm, "s", type) : holdfast_declare("s", type));

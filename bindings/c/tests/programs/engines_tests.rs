@@ -315,6 +315,26 @@ fn an_entry_is_locked_until_the_transaction_ends_and_waited_for_no_longer_than_i
     assert_eq!((key(&store, "k"), key(&store, "goes-on").as_deref()), (None, Some("1")));
 }
 
+/// It was told so, and nobody waits until it has heard.
+#[test]
+fn of_two_threads_that_wait_for_each_other_one_is_rolled_back_and_the_other_commits() {
+    let stage = Stage::embedded(&[(STATIC, "")]);
+    plays(
+        &stage,
+        r#"open -> TX_OK
+           declare -> TX_OK
+           begin -> TX_OK
+           write={"id": 1} -> TX_OK 1
+           write={"id": 2} -> TX_OK 2
+           commit -> TX_OK
+           deadlock -> one of both
+           begin -> TX_OK
+           read=1 -> HOLDFAST_NOT_FOUND NULL
+           read=2 -> HOLDFAST_NOT_FOUND NULL
+           commit -> TX_OK"#,
+    );
+}
+
 #[test]
 fn a_transaction_that_takes_longer_than_it_may_lets_go_of_what_it_has_locked() {
     let stage = Stage::embedded(&[(STATIC, "")]);
