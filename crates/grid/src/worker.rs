@@ -276,7 +276,9 @@ fn check(client: &Client, entries: &Entries, options: &WorkerOptions) -> Result<
     let invalid = |text: &str| Err(Error::new(ErrorKind::Invalid, text));
     let definition = entries.definition();
     if definition.storage == Storage::Volatile {
-        return invalid("entries of a volatile type are in no transaction: workers need a durable type");
+        return invalid(
+            "workers need a durable type: entries of a volatile one are gone with the process, and what is done with each exactly once would not be",
+        );
     }
     if definition.order == Order::Fifo && options.threads != 1 {
         return invalid("entries in first-in first-out order are handled by one thread: several would mix them up");
@@ -292,7 +294,9 @@ fn check(client: &Client, entries: &Entries, options: &WorkerOptions) -> Result<
     }
     let is_volatile = |letters: &Entries| letters.definition().storage == Storage::Volatile;
     if options.dead_letters.as_ref().is_some_and(is_volatile) {
-        return invalid("entries of a volatile type are in no transaction: dead letters need a durable type");
+        return invalid(
+            "dead letters need a durable type: those of a volatile one are gone with the process, and their entries are gone already",
+        );
     }
     if !(1..=THREADS_MAX).contains(&options.threads) || options.attempts_max == 0 {
         return invalid(&format!("threads are from 1 to {THREADS_MAX}, attempts_max from 1"));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use client::{Point, SeriesName, TransactionOptions};
 use holdfast::series::Value as Number;
-use holdfast::space::{Change, Definition, Lease, Path, ReadOptions, Storage, Wanted, WriteMode, WriteOptions};
+use holdfast::space::{Change, Lease, Path, ReadOptions, Wanted, WriteMode, WriteOptions};
 use holdfast::{Condition, Durability, ErrorKind, PutOptions};
 
-use crate::scene::{both, declare, number, order, orders, upsert};
+use crate::scene::{both, number, order, orders, upsert};
 
 #[test]
 fn all_of_a_batch_happens_with_one_version_and_each_answer_is_there() {
@@ -86,11 +86,6 @@ fn a_batch_of_which_one_part_cannot_be_does_nothing() {
 #[test]
 fn what_belongs_to_no_batch_is_refused() {
     both(|client| {
-        let definition = Definition { storage: Storage::Volatile, ..Definition::new("shop", "sessions") };
-        let sessions = declare(client, definition);
-        let mut batch = client.batch();
-        let _ = batch.write(&sessions, &order(1, 1), &upsert());
-        assert_eq!(batch.commit().wait().map(|done| done.position).unwrap_err().kind(), ErrorKind::Invalid);
         let orders = orders(client);
         let (mut one, mut other) = (client.batch(), client.batch());
         let first = one.count(&orders, &Wanted::all());

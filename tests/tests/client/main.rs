@@ -12,6 +12,7 @@ mod both_snapshot_tests;
 mod both_space_tests;
 mod both_tests;
 mod both_transaction_tests;
+mod both_volatile_tests;
 mod cut;
 mod cut_tests;
 mod kill_tests;

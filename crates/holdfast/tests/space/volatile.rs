@@ -480,3 +480,35 @@ fn a_task_changes_both_kinds_of_types_or_neither() {
     let of = |name: &str| contents(&store.space("shop").entries(name).unwrap()).len();
     assert_eq!((of("order"), of("session")), (13, 0));
 }
+
+/// What recovery finds decided in the journal has no volatile part.
+#[test]
+fn volatile_entries_are_done_with_a_decision_by_the_process_that_decides() {
+    let (disk, ledgers) = (Disk::new(9), MemoryLedgers::new());
+    let open = || Store::open_in(&world(&disk, &ledgers), FilePath::new("/store"), options()).unwrap();
+    let store = open();
+    let sessions = sessions(&store);
+    let begin = || store.xa().begin(&holdfast::Begin::default()).unwrap();
+    let (good, bad) = (begin(), begin());
+    store.xa().abort(bad).unwrap().wait(Durability::Synced).unwrap();
+    let change = |decides, id: i64| {
+        let mut transaction = store.begin();
+        sessions.within(&mut transaction).write(&order(id, "ada", 1), &upsert()).unwrap();
+        transaction.decide(decides, &[holdfast::BranchName::new("pg").unwrap()]);
+        commit(transaction)
+    };
+    assert_eq!(change(bad, 1).unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(contents(&sessions), BTreeMap::new());
+    change(good, 2).unwrap();
+    assert_eq!(contents(&sessions), BTreeMap::from([(2, 1)]));
+    // Asked again, it is not changed again.
+    assert_eq!(change(good, 3).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(contents(&sessions), BTreeMap::from([(2, 1)]));
+    disk.power_cut();
+    drop((sessions, store));
+    disk.power_on();
+    let store = open();
+    let verdicts = store.xa().verdicts(&[good]).unwrap().wait(Durability::Synced).unwrap();
+    assert_eq!(verdicts, [holdfast::Verdict::Commit]);
+    assert_eq!(contents(&store.space("shop").entries("session").unwrap()), BTreeMap::new());
+}
