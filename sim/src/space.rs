@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use holdfast::space::{
     Bookmark, Change, Definition, Document, Entries, IndexKind, Lease, Listen, NoticeKind, Path, ReadOptions, Value,
-    ValueRef, Wanted, WriteOptions,
+    ValueRef, Wanted, WriteMode, WriteOptions,
 };
-use holdfast::{Durability, Indexes, Position, PutOptions, Store};
+use holdfast::{Durability, ErrorKind, Indexes, Position, PutOptions, Store};
 
 use crate::model::{Batch, Contents, Effect, Model, Name, Thing};
 use crate::run::{Check, Run, refused, violation};
-use crate::step::{acknowledge, durability, explained, name, promise};
+use crate::step::{acknowledge, durability, explained, name, promise, shown_at};
 
 /// Where the model keeps entries.
 pub(crate) const BUCKET: &[u8] = b"\0entries";
@@ -224,6 +224,9 @@ fn take(run: &mut Run, entries: &Entries) -> Check<()> {
 
 /// Reads as a user would: what is shown is promised not to vanish, and what is shown not to be there not to come back.
 fn read(run: &mut Run, entries: &Entries) -> Check<()> {
+    if run.sim.random.chance(1, 2) {
+        return refusal(run, entries);
+    }
     let id = run.sim.random.below(IDS);
     let now_ms = run.store.now_ms();
     let shown = match entries.read(&Wanted::id(id), &ReadOptions::default()) {
@@ -236,9 +239,41 @@ fn read(run: &mut Run, entries: &Entries) -> Check<()> {
         return Err(violation("space", format!("reading {name:?} gave something else")));
     }
     let position = shown.map_or_else(|| run.model.absent_since(&name, now_ms), |entry| entry.version);
-    let is_synced = run.store.durability() == Durability::Synced;
-    promise(run, position, if is_synced { Durability::Synced } else { Durability::Written });
+    promise(run, position, shown_at(run));
     Ok(())
+}
+
+/// Asks, as a user would, for what is refused because of what is there, or is not: that is promised to stay so.
+fn refusal(run: &mut Run, entries: &Entries) -> Check<()> {
+    let document = document(run);
+    let name = entry_key(&document);
+    let id = document.get("id").map(ValueRef::to_value).unwrap_or_default();
+    let now_ms = run.store.now_ms();
+    let there = Model::visible(&run.model.contents, now_ms).remove(&name).map(|thing| thing.version);
+    let version = Some(Position::new(1));
+    let by_version = WriteOptions { version, ..WriteOptions::default() };
+    let by_mode = if there.is_some() { WriteMode::Insert } else { WriteMode::Update };
+    let refused = match run.sim.random.below(4) {
+        0 => entries.write(&document, &by_version).map(|_| ()),
+        1 if there.is_some() => {
+            entries.take(&Wanted::id(id), &ReadOptions { version, ..ReadOptions::default() }).map(|_| ())
+        }
+        2 => {
+            let mut transaction = run.store.begin();
+            entries.within(&mut transaction).write(&document, &by_version).map(|_| ())
+        }
+        _ => entries.write(&document, &WriteOptions { mode: by_mode, ..WriteOptions::default() }).map(|_| ()),
+    };
+    match refused {
+        Ok(()) => Err(violation("refusals", format!("{name:?} was not refused, which is at {there:?}"))),
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            run.trace("space: refused", there.map_or(0, Position::get));
+            let position = there.unwrap_or_else(|| run.model.absent_since(&name, now_ms));
+            promise(run, position, shown_at(run));
+            Ok(())
+        }
+        Err(error) => explained(&error),
+    }
 }
 
 fn change(run: &mut Run, entries: &Entries) -> Check<()> {

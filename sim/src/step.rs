@@ -190,6 +190,9 @@ pub(crate) fn promise(run: &mut Run, position: Position, durability: Durability)
 
 /// Reads an object as a user would: what is shown is promised not to vanish.
 pub(crate) fn read(run: &mut Run) -> Check<()> {
+    if run.sim.random.chance(1, 3) {
+        return refusal(run);
+    }
     let name = name(run);
     let expected = Model::visible(&run.model.contents, run.store.now_ms()).remove(&name);
     let shown = match run.store.kv().get(&name.0, &name.1) {
@@ -200,19 +203,49 @@ pub(crate) fn read(run: &mut Run) -> Check<()> {
     if value != expected.as_ref().map(|thing| thing.value.clone()) {
         return Err(violation("contents", format!("a read of {name:?} shows {value:?}")));
     }
-    let durability =
-        if run.store.durability() == Durability::Synced { Durability::Synced } else { Durability::Written };
-    if let Some(object) = shown {
-        promise(run, object.head.version, durability);
-    } else {
-        // An absence is promised as well: the newest change that made the object absent.
-        let touched = |batch: &&Batch| {
-            batch.effects.iter().any(|(n, effect)| *n == name || (*effect == Effect::Clear && n.0 == name.0))
-        };
-        let newest = run.model.batches.iter().rev().find(touched).map(|batch| batch.position);
-        promise(run, newest.unwrap_or_default(), durability);
-    }
+    told(run, &name, shown.map(|object| object.head.version), shown_at(run));
     Ok(())
+}
+
+/// How durable what is shown has to be.
+pub(crate) fn shown_at(run: &Run) -> Durability {
+    if run.store.durability() == Durability::Synced { Durability::Synced } else { Durability::Written }
+}
+
+/// Notes what somebody was told of an object: that it is there with this version, or that it is not. An absence is promised as well: the
+/// newest change that made the object absent.
+fn told(run: &mut Run, name: &Name, version: Option<Position>, durability: Durability) {
+    let touched = |batch: &&Batch| {
+        batch.effects.iter().any(|(n, effect)| n == name || (*effect == Effect::Clear && n.0 == name.0))
+    };
+    let newest = || run.model.batches.iter().rev().find(touched).map(|batch| batch.position);
+    let position = version.unwrap_or_else(|| newest().unwrap_or_default());
+    promise(run, position, durability);
+}
+
+/// Asks, as a user would, for what a condition forbids: what the refusal says of the object is promised not to vanish.
+fn refusal(run: &mut Run) -> Check<()> {
+    let name = name(run);
+    let there = Model::visible(&run.model.contents, run.store.now_ms()).remove(&name).map(|thing| thing.version);
+    let condition = match there {
+        _ if run.sim.random.chance(1, 2) => Condition::Version(Position::new(1)),
+        Some(_) => Condition::Absent,
+        None => Condition::Present,
+    };
+    let kv = run.store.kv();
+    let refused = match run.sim.random.chance(1, 2) {
+        true => kv.put(&name.0, &name.1, b"refused", &PutOptions { condition, ..PutOptions::default() }).map(|_| ()),
+        false => kv.delete(&name.0, &name.1, condition).map(|_| ()),
+    };
+    match refused {
+        Ok(()) => Err(violation("refusals", format!("{condition:?} held of {name:?}, which is at {there:?}"))),
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            run.trace("refused", there.map_or(0, Position::get));
+            told(run, &name, there, shown_at(run));
+            Ok(())
+        }
+        Err(error) => explained(&error),
+    }
 }
 
 /// An optimistic transaction, with or without somebody in its way.
@@ -256,6 +289,8 @@ pub(crate) fn transaction(run: &mut Run) -> Check<()> {
                 return Err(violation("transactions", format!("a conflict where nobody changed {read:?}")));
             }
             run.trace("conflict", 0);
+            // That somebody has changed it is promised too.
+            told(run, &read, newest, Durability::Written);
         }
         Err(error) => {
             explained(&error)?;

@@ -387,7 +387,9 @@ fn commit_here(store: &Store, run: Vec<Run>, keys: &[(Vec<u8>, Vec<u8>)]) -> Res
     let mut exclusive = store.exclusive(&Scope::Keys(&scope))?;
     let mut late = Vec::with_capacity(run.len());
     for run in run {
-        late.push(run(&mut Within { exclusive: &mut exclusive, joined: &mut joined, rows: &mut rows })?);
+        let ran = run(&mut Within { exclusive: &mut exclusive, joined: &mut joined, rows: &mut rows });
+        // Whatever was read by now may be why it is refused.
+        late.push(ran.map_err(|error| error.resting_on(exclusive.seen().max(joined.seen())))?);
     }
     exclusive.join_spaces(&mut joined);
     if !rows.is_empty() {

@@ -73,20 +73,57 @@ impl Embedded {
     ) -> Call<T> {
         let this = self.clone();
         Call::new(move |how| {
-            let Shown { value, position } = match run() {
-                Ok(shown) => shown,
-                Err(error) => return Step::Done(Err(error)),
-            };
-            let Some(durability) = durability.filter(|_| position != Position::ZERO) else {
-                return Step::Done(Ok(value));
-            };
-            if how == How::Wait {
-                return Step::Done(this.store().wait(position, durability).map(|()| value));
-            }
-            // Asked for at once, so that those that are begun share a sync.
-            let settled = this.settled(position, durability);
-            Step::Running(Box::pin(async move { settled.await.map(|()| value) }))
+            let ran = run();
+            this.settle(how, ran, durability)
         })
+    }
+
+    /// What something came to that does not wait; as an answer when what it rests on is as durable as asked, a refusal too.
+    pub(crate) fn settle<T: Send + 'static>(
+        &self,
+        how: How,
+        ran: Result<Shown<T>>,
+        durability: Option<Durability>,
+    ) -> Step<T> {
+        match self.needs(ran, durability) {
+            (result, None) => Step::Done(result),
+            (result, Some((position, durability))) if how == How::Wait => {
+                Step::Done(self.store().wait(position, durability).and(result))
+            }
+            (result, Some((position, durability))) => {
+                // Asked for at once, so that those that are begun share a sync.
+                let settled = self.settled(position, durability);
+                Step::Running(Box::pin(async move { settled.await.and(result) }))
+            }
+        }
+    }
+
+    /// As [`Embedded::settle`], for who awaits already.
+    pub(crate) async fn answer<T>(&self, ran: Result<Shown<T>>, durability: Option<Durability>) -> Result<T> {
+        let (result, needed) = self.needs(ran, durability);
+        if let Some((position, durability)) = needed {
+            self.settled(position, durability).await?;
+        }
+        result
+    }
+
+    /// An answer, and what has to be how durable before it is given.
+    fn needs<T>(
+        &self,
+        ran: Result<Shown<T>>,
+        durability: Option<Durability>,
+    ) -> (Result<T>, Option<(Position, Durability)>) {
+        match ran {
+            Ok(Shown { value, position }) => {
+                let needed = durability.filter(|_| position != Position::ZERO);
+                (Ok(value), needed.map(|durability| (position, durability)))
+            }
+            Err(error) => {
+                let told_at = error.told_at(durability.unwrap_or(self.store().durability()));
+                let needed = error.rests_on().map(|position| (position, told_at));
+                (Err(error), needed)
+            }
+        }
     }
 
     /// As [`Embedded::shown`], for who writes so many points: while they come faster than they are packed into files it waits for room
@@ -102,11 +139,14 @@ impl Embedded {
             if points == 0 || !this.store().series().is_crowded() {
                 return this.shown(Some(durability), run).step(how);
             }
-            let store = this.store().clone();
+            let here = this.clone();
             let after_room = move || {
-                store.series().make_room(points)?;
-                let Shown { value, position } = run()?;
-                store.wait(position, durability).map(|()| value)
+                here.store().series().make_room(points)?;
+                let (result, needed) = here.needs(run(), Some(durability));
+                if let Some((position, durability)) = needed {
+                    here.store().wait(position, durability)?;
+                }
+                result
             };
             this.elsewhere(after_room).step(how)
         })
@@ -209,3 +249,7 @@ fn wait_for_all(store: &Store, waiting: &Receiver<Sync>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "embedded_tests.rs"]
+mod tests;

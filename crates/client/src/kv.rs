@@ -155,7 +155,8 @@ impl Kv {
                 let (store, bucket, key) = (here.store().clone(), bucket.to_vec(), key.to_vec());
                 here.shown(Some(durability.unwrap_or(store.durability())), move || {
                     let mut exclusive = store.exclusive(&Scope::Keys(&[(&bucket, &key)]))?;
-                    check(condition, exclusive.head(&bucket, &key)?.as_ref())?;
+                    let head = exclusive.head(&bucket, &key)?;
+                    check(condition, head.as_ref()).map_err(|error| error.resting_on(exclusive.seen()))?;
                     let there = exclusive.delete(&bucket, &key)?;
                     let Shown { value, position } = committed(exclusive.commit()?);
                     Ok(Shown { value: there.then_some(value), position })

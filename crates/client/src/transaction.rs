@@ -21,7 +21,7 @@ use holdfast::space::{
     self, Bookmark, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Value, Wanted,
     WriteOptions, Written,
 };
-use holdfast::{Condition, Durability, Error, ErrorKind, Head, Position, PutOptions, Result};
+use holdfast::{Committed, Condition, Durability, Error, ErrorKind, Head, Position, PutOptions, Result, Shown};
 
 use crate::call::{Call, How, Step};
 use crate::client::Place;
@@ -472,10 +472,7 @@ fn run_here<T: Send + 'static>(
     let full = Patience::Full(away.cancel.clone());
     if how == How::Wait {
         let ran = here(&mut transaction, &full).map(Came::value);
-        let (store, ran) = (embedded.store(), back((transaction, away), ran));
-        return Step::Done(ran.and_then(|(value, seen)| {
-            seen.map_or(Ok(()), |seen| store.wait(seen, store.durability())).map(|()| value)
-        }));
+        return embedded.settle(how, back((transaction, away), ran), Some(embedded.store().durability()));
     }
     let this = embedded.clone();
     match here(&mut transaction, &Patience::None) {
@@ -483,7 +480,7 @@ fn run_here<T: Send + 'static>(
         Err(error) if error.kind() == ErrorKind::Timeout => {}
         ran => {
             let ran = back((transaction, away), ran.map(Came::value));
-            return Step::Running(Box::pin(async move { shown(&this, ran?).await }));
+            return Step::Running(Box::pin(async move { shown(&this, ran).await }));
         }
     }
     let waiting = this.off_for_lock(move || {
@@ -492,25 +489,21 @@ fn run_here<T: Send + 'static>(
     });
     Step::Running(Box::pin(async move {
         let (transaction, ran) = waiting.await?;
-        let ran = back((transaction, away), ran)?;
-        shown(&this, ran).await
+        shown(&this, back((transaction, away), ran)).await
     }))
 }
 
 /// Puts a transaction of a store in the process back, unless its operation has failed; the answer, and what it rests on.
-fn back<T>((transaction, away): Taken, ran: Result<T>) -> Result<(T, Option<Position>)> {
-    let value = ran?;
-    let seen = Some(transaction.seen()).filter(|seen| *seen != Position::ZERO);
+fn back<T>((transaction, away): Taken, ran: Result<T>) -> Result<Shown<T>> {
+    let position = transaction.seen();
+    let value = ran.map_err(|error| error.resting_on(position))?;
     away.put(State::Here(transaction));
-    Ok((value, seen))
+    Ok(Shown { value, position })
 }
 
 /// The answer, when it may be shown.
-async fn shown<T>(embedded: &Embedded, (value, seen): (T, Option<Position>)) -> Result<T> {
-    if let Some(seen) = seen {
-        embedded.settled(seen, embedded.store().durability()).await?;
-    }
-    Ok(value)
+async fn shown<T>(embedded: &Embedded, ran: Result<Shown<T>>) -> Result<T> {
+    embedded.answer(ran, Some(embedded.store().durability())).await
 }
 
 /// Asks the server that has the transaction.
@@ -557,15 +550,9 @@ async fn commit_there(alone: Box<Alone>, words: &Words, block: Duration) -> Resu
 
 fn commit_here(mut transaction: holdfast::Transaction, here: &Embedded, durability: Durability) -> Call<Position> {
     let points = transaction.points().len();
-    let (store, this) = (here.store().clone(), here.clone());
     let commit = move || {
-        let committed = transaction.commit_no_wait().inspect_err(|error| {
-            if let Some(position) = error.rests_on() {
-                // A refusal that has to be durable before it is told; rare, and what fails here fails for all.
-                let _ = store.wait(position, Durability::Synced);
-            }
-        });
-        committed.map(|committed| holdfast::Shown { value: committed.position, position: committed.position })
+        let Committed { position } = transaction.commit_no_wait()?;
+        Ok(Shown { value: position, position })
     };
-    this.shown_with_room(points, durability, commit)
+    here.shown_with_room(points, durability, commit)
 }

@@ -266,7 +266,7 @@ impl Inner {
                 Error::new(ErrorKind::Conflict, text)
             }
         };
-        error.resting_on(Position::new(needs.synced.max(needs.asked)))
+        error.resting_on_synced(Position::new(needs.synced.max(needs.asked)))
     }
 
     /// The batch is in the journal, and so is what it decides; only the ledger does not have it.

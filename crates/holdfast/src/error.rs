@@ -6,6 +6,8 @@ use std::fmt;
 
 use journal::Position;
 
+use crate::durability::Durability;
+
 /// Result of library calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -42,24 +44,43 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     rests_on: Option<Position>,
+    /// Whether that has to be synced, whatever the caller asks for.
+    is_final: bool,
 }
 
 impl Error {
     /// An error of this kind with this text.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), rests_on: None }
+        Self { kind, message: message.into(), rests_on: None, is_final: false }
     }
 
-    /// What has to be synced before anybody is told, if something has: the error speaks of what was written. Calls that
-    /// wait have waited.
+    /// What the error rests on, if it speaks of what was written: of an entry that is there, or is gone, of a version, of a decision. In
+    /// a crash that may vanish until it is as durable as [`Error::told_at`] says, so nobody may be told before: wait by
+    /// [`Store::wait`](crate::Store::wait). Calls that wait for durability have waited, and fail with `Unavailable` where that was refused.
     #[must_use]
     pub fn rests_on(&self) -> Option<Position> {
         self.rests_on
     }
 
-    pub(crate) fn resting_on(self, position: Position) -> Self {
-        Self { rests_on: Some(position), ..self }
+    /// How durable what it rests on has to be, for who wants answers as durable as `asked`. What became of a distributed transaction
+    /// is told when it is synced, whatever was asked.
+    #[must_use]
+    pub fn told_at(&self, asked: Durability) -> Durability {
+        if self.is_final { Durability::Synced } else { asked }
+    }
+
+    /// It rests on that too: for who refuses something because of what was read up to that position. What is in no journal has no
+    /// position, and is passed as zero.
+    #[must_use]
+    pub fn resting_on(self, position: Position) -> Self {
+        let rests_on = self.rests_on.max(Some(position).filter(|position| *position > Position::ZERO));
+        Self { rests_on, ..self }
+    }
+
+    /// It rests on that, which has to be synced before it is told.
+    pub(crate) fn resting_on_synced(self, position: Position) -> Self {
+        Self { rests_on: Some(position), is_final: true, ..self }
     }
 
     /// What the caller does next.
@@ -104,7 +125,8 @@ impl From<space::Error> for Error {
             E::Malformed { .. } => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         };
-        Self::new(kind, error.to_string())
+        let rests_on = if let E::NotUnique { rests_on, .. } = error { rests_on } else { Position::ZERO };
+        Self::new(kind, error.to_string()).resting_on(rests_on)
     }
 }
 

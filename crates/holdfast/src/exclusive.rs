@@ -203,10 +203,26 @@ impl<'a> Exclusive<'a> {
         self.changes.bytes()
     }
 
+    /// The newest position that what was read here rests on: a refusal that follows from it, and comes of no commit, is told once that is
+    /// as durable as asked.
+    #[must_use]
+    pub fn seen(&self) -> Position {
+        self.seen
+    }
+
+    /// Looks whether the condition holds, of what is there with the staged changes.
+    ///
+    /// # Errors
+    /// `Conflict` when it does not, which [rests on](Error::rests_on) what was read here. `Corrupt` when the ledger is damaged.
+    pub fn check(&mut self, bucket: &[u8], key: &[u8], condition: Condition) -> Result<()> {
+        let head = self.head(bucket, key)?;
+        condition.check(head.as_ref()).map_err(|error| error.resting_on(self.seen))
+    }
+
     /// Stages a put.
     ///
     /// # Errors
-    /// `Conflict` when the condition does not hold; `Limit` when bucket, key, value, metadata or batch is too large.
+    /// `Conflict` when the condition does not hold, which [rests on](Error::rests_on) what was read here; `Limit` when bucket, key, value, metadata or batch is too large.
     pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
         self.holds(bucket, key)?;
         self.inner.check_key(bucket, key)?;
@@ -214,7 +230,7 @@ impl<'a> Exclusive<'a> {
         let mut expires_ms = options.expires_ms.unwrap_or(0);
         if options.condition != Condition::None || options.keep_expiry {
             let head = self.head(bucket, key)?;
-            options.condition.check(head.as_ref())?;
+            options.condition.check(head.as_ref()).map_err(|error| error.resting_on(self.seen))?;
             if options.keep_expiry {
                 expires_ms = head.and_then(|head| head.expires_ms).unwrap_or(0);
             }

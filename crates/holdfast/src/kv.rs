@@ -168,12 +168,13 @@ impl Kv<'_> {
         durability: Durability,
     ) -> Result<Committed> {
         self.store.give_way(durability);
-        let committed = self.put_no_wait(bucket, key, value, options)?;
+        let committed = self.store.told(self.put_no_wait(bucket, key, value, options), durability)?;
         self.store.wait(committed.position, durability)?;
         Ok(committed)
     }
 
-    /// As [`Kv::put`], but does not wait for any durability: [`Store::wait`] for the position before telling anybody.
+    /// As [`Kv::put`], but does not wait for any durability: [`Store::wait`] for the position, or for what the error
+    /// [rests on](Error::rests_on), before telling anybody.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -191,12 +192,17 @@ impl Kv<'_> {
     /// # Errors
     /// `Conflict` when the condition does not hold; `Unavailable`.
     pub fn delete(&self, bucket: &[u8], key: &[u8], condition: Condition) -> Result<Option<Committed>> {
-        self.store.give_way(self.store.durability());
-        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
-        condition.check(exclusive.head(bucket, key)?.as_ref())?;
-        let there = exclusive.delete(bucket, key)?;
-        let committed = exclusive.commit()?;
-        self.store.wait(committed.position, self.store.durability())?;
+        let durability = self.store.durability();
+        self.store.give_way(durability);
+        // What is waited for is waited for without the lock.
+        let delete = || {
+            let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+            exclusive.check(bucket, key, condition)?;
+            let there = exclusive.delete(bucket, key)?;
+            Ok((there, exclusive.commit()?))
+        };
+        let (there, committed) = self.store.told(delete(), durability)?;
+        self.store.wait(committed.position, durability)?;
         Ok(there.then_some(committed))
     }
 

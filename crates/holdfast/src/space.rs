@@ -138,7 +138,7 @@ impl Space {
         let of = found.as_ref().map_or(TypeId(*last + 1), |kind| kind.of);
         let definition = Arc::new(definition);
         let declare = Command::Declare { of, definition: Definition::clone(&definition) };
-        let position = self.journal_everywhere(&declare, || ())?;
+        let position = self.store.told(self.journal_everywhere(&declare, || ()), Durability::Synced)?;
         self.store.wait(position, Durability::Synced)?;
         *last = (*last).max(of.0);
         let kind = match found {

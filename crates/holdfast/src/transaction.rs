@@ -177,7 +177,8 @@ impl Transaction {
         inner.check_open()?;
         let now_ms = self.store.now_ms();
         let head = inner.read(inner.partition(bucket, key), |reader| reader.head(bucket, key, now_ms))?;
-        self.note(bucket, key, head.value.map(|head| head.version))
+        let version = head.value.map(|head| head.version);
+        self.note(bucket, key, version).map_err(|error| error.resting_on(head.position))
     }
 
     /// Puts an object of the store's own.
@@ -236,7 +237,8 @@ impl Transaction {
         self.check()?;
         let shown = self.store.kv().page(page)?;
         if *self.listed.get_or_insert(shown.position) != shown.position {
-            return Err(conflict());
+            let error = conflict().resting_on(shown.position);
+            return self.show(shown).and(Err(error));
         }
         self.show(shown)
     }
@@ -309,11 +311,7 @@ impl Transaction {
             self.store.series().make_room(points.len())?;
         }
         let store = self.store.clone();
-        let committed = self.commit_no_wait();
-        if let Err(Some(position)) = committed.as_ref().map_err(Error::rests_on) {
-            store.wait(position, Durability::Synced)?;
-        }
-        let committed = committed?;
+        let committed = store.told(self.commit_no_wait(), durability)?;
         store.wait(committed.position, durability)?;
         Ok(committed)
     }
@@ -354,13 +352,13 @@ impl Transaction {
     fn validate(&self, exclusive: &mut Exclusive<'_>) -> Result<()> {
         if let Some(listed) = self.listed {
             if exclusive.inner.newest() != listed {
-                return Err(conflict());
+                return Err(conflict().resting_on(exclusive.inner.newest()));
             }
             exclusive.seen = exclusive.seen.max(listed);
         }
         for ((bucket, key), version) in &self.reads {
             if exclusive.head_of(bucket, key)?.map(|head| head.version) != *version {
-                return Err(conflict());
+                return Err(conflict().resting_on(exclusive.seen));
             }
         }
         Ok(())

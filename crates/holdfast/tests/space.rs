@@ -21,6 +21,8 @@ mod pages;
 mod prepared;
 #[path = "space/queries.rs"]
 mod queries;
+#[path = "space/refusals.rs"]
+mod refusals;
 #[path = "space/routing.rs"]
 mod routing;
 #[path = "space/transactions.rs"]

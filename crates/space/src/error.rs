@@ -1,6 +1,8 @@
 //! What can go wrong in the space.
 //!
-//! May use: nothing. Must not know: the facade's kinds.
+//! May use: positions. Must not know: the facade's kinds.
+
+use journal::Position;
 
 /// Why the space refuses something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,8 @@ pub enum Error {
         id: String,
         /// The index.
         index: String,
+        /// The version of the other one; zero if it is in no journal, or comes with the same batch.
+        rests_on: Position,
     },
 }
 

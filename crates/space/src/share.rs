@@ -118,10 +118,10 @@ impl Share {
             let mut keys: Vec<(Key, Slot)> = self.entries.iter().flat_map(of).collect();
             keys.sort_unstable();
             let twice = keys.windows(2).find(|two| matches!(two, [(one, _), (other, _)] if one == other));
-            if let Some([_, (_, slot)]) = twice
+            if let Some([(_, other), (_, slot)]) = twice
                 && let Some(entry) = self.entries.get(*slot)
             {
-                return Err(self.not_unique(wanted, entry.document.fields()));
+                return Err(self.not_unique(wanted, entry.document.fields(), self.newest([*other, *slot].into_iter())));
             }
         }
         Ok(())
@@ -179,9 +179,9 @@ impl Share {
     /// Whether an entry with these fields may be there, beside all but the one at `instead`.
     pub(crate) fn check_unique(&self, fields: MapRef<'_>, instead: Option<Slot>) -> Result<()> {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {
-            let taken = |key: &Key| index.get(key).is_some_and(|slots| slots.iter().any(|slot| Some(slot) != instead));
-            if index.unique_keys(fields).iter().any(taken) {
-                return Err(self.not_unique(&index.definition, fields));
+            let others = |key: &Key| index.get(key).and_then(|slots| slots.iter().find(|slot| Some(*slot) != instead));
+            if let Some(other) = index.unique_keys(fields).iter().find_map(others) {
+                return Err(self.not_unique(&index.definition, fields, self.newest(std::iter::once(other))));
             }
         }
         Ok(())
@@ -197,19 +197,25 @@ impl Share {
             let mut seen = BTreeSet::new();
             let each = |fields: MapRef<'d>| index.unique_keys(fields).into_iter().map(move |key| (key, fields));
             for (key, fields) in written.clone().flat_map(each) {
-                let is_taken = index.get(&key).is_some_and(|slots| slots.iter().any(|slot| !gone.contains(&slot)));
-                if is_taken || !seen.insert(key) {
-                    return Err(self.not_unique(&index.definition, fields));
+                let other = index.get(&key).and_then(|slots| slots.iter().find(|slot| !gone.contains(slot)));
+                if other.is_some() || !seen.insert(key) {
+                    return Err(self.not_unique(&index.definition, fields, self.newest(other.into_iter())));
                 }
             }
         }
         Ok(())
     }
 
-    fn not_unique(&self, index: &IndexDefinition, fields: MapRef<'_>) -> Error {
+    /// The newest version among these, as the journal has it.
+    fn newest(&self, slots: impl Iterator<Item = Slot>) -> Position {
+        let versions = slots.filter_map(|slot| self.entries.get(slot)).map(|entry| entry.version);
+        if self.is_durable() { versions.max().unwrap_or_default() } else { Position::ZERO }
+    }
+
+    fn not_unique(&self, index: &IndexDefinition, fields: MapRef<'_>, rests_on: Position) -> Error {
         let id = fields.get(&self.definition.id).map(ValueRef::to_value).unwrap_or_default().to_json();
         let id = id.chars().take(ID_SHOWN_MAX).collect();
-        Error::NotUnique { name: self.definition.name.clone(), id, index: index.name.clone() }
+        Error::NotUnique { name: self.definition.name.clone(), id, index: index.name.clone(), rests_on }
     }
 
     /// Adds an entry whose lease ends then, or never with 0.

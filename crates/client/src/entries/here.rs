@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
-use holdfast::{Durability, ErrorKind, Position, Result, Shown};
+use holdfast::{Durability, ErrorKind, Result, Shown};
 
 use crate::call::{Call, How, Step};
 use crate::canceled::Canceled;
@@ -38,36 +38,15 @@ impl Embedded {
     ) -> Call<T> {
         let this = self.clone();
         Call::new(move |how| {
-            let settle = move |shown: Shown<T>| {
-                let needed = durability.filter(|_| shown.position != Position::ZERO);
-                (shown.value, needed.map(|durability| (shown.position, durability)))
-            };
             if how == How::Wait {
-                return Step::Done(run(lock_timeout).map(settle).and_then(|(value, needed)| {
-                    let waited =
-                        needed.map_or(Ok(()), |(position, durability)| this.store().wait(position, durability));
-                    waited.map(|()| value)
-                }));
+                return this.settle(how, run(lock_timeout), durability);
             }
             match run(Some(Duration::ZERO)) {
                 Err(error) if error.kind() == ErrorKind::Timeout && lock_timeout != Some(Duration::ZERO) => {
                     let locked = this.off_for_lock(move || run(lock_timeout));
-                    Step::Running(Box::pin(async move {
-                        let (value, needed) = settle(locked.await?);
-                        if let Some((position, durability)) = needed {
-                            this.settled(position, durability).await?;
-                        }
-                        Ok(value)
-                    }))
+                    Step::Running(Box::pin(async move { this.answer(locked.await, durability).await }))
                 }
-                Err(error) => Step::Done(Err(error)),
-                Ok(shown) => match settle(shown) {
-                    (value, None) => Step::Done(Ok(value)),
-                    (value, Some((position, durability))) => {
-                        let settled = this.settled(position, durability);
-                        Step::Running(Box::pin(async move { settled.await.map(|()| value) }))
-                    }
-                },
+                ran => this.settle(how, ran, durability),
             }
         })
     }
@@ -92,8 +71,13 @@ impl Embedded {
             if how == How::Wait && !(waits_for_lock && options.cancel.is_some()) {
                 return Step::Done(blocking(&entries, &wanted, &options));
             }
+            let durability = match taking {
+                Taking::Read => this.store().durability(),
+                Taking::Take => options.durability.unwrap_or(this.store().durability()),
+            };
+            let durability = is_durable.then_some(durability);
             let shown = match look(&entries, &wanted, &options, taking) {
-                Err(error) => return Step::Done(Err(error)),
+                Err(error) => return this.settle(how, Err(error), durability),
                 Ok(shown) => shown,
             };
             let wait = options.wait.filter(|wait| !wait.is_zero());
@@ -106,29 +90,22 @@ impl Embedded {
                     Err(error) => return Step::Done(Err(error)),
                 },
             };
-            let durability = match taking {
-                Taking::Read => this.store().durability(),
-                Taking::Take => options.durability.unwrap_or(this.store().durability()),
-            };
             Step::Running(Box::pin(async move {
                 let wait = wait.unwrap_or(FOR_EVER);
                 let came = match waiting {
                     Some(waiting) if waits_for_lock => {
                         let unlocked = this.unlocked(&entries, &wanted, waiting);
-                        this.until(unlocked, wait, &options).await?.flatten()
+                        this.until(unlocked, wait, &options).await.map(Option::flatten)
                     }
-                    Some(waiting) => this.until(waiting, wait, &options).await?,
-                    None => None,
+                    Some(waiting) => this.until(waiting, wait, &options).await,
+                    None => Ok(None),
                 };
-                let Shown { value, position } = match came {
-                    Some(Shown { value, position }) => Shown { value: Some(value), position },
-                    None if waits => Shown { value: None, position: entries.absence(&wanted)? },
-                    None => shown,
-                };
-                if is_durable && position != Position::ZERO {
-                    this.settled(position, durability).await?;
-                }
-                Ok(value)
+                let found = came.and_then(|came| match came {
+                    Some(Shown { value, position }) => Ok(Shown { value: Some(value), position }),
+                    None if waits => Ok(Shown { value: None, position: entries.absence(&wanted)? }),
+                    None => Ok(shown),
+                });
+                this.answer(found, durability).await
             }))
         })
     }

@@ -44,7 +44,11 @@ impl Asked<'_> {
         let write = move |store: &Store| {
             let entries = place.entries(store)?;
             let outcomes = write_each(&entries, writes);
-            let newest = outcomes.iter().flatten().map(|written| written.version).max();
+            let rests_on = |outcome: &Outcome| match outcome {
+                Ok(written) => Some(written.version),
+                Err(refused) => refused.rests_on(),
+            };
+            let newest = outcomes.iter().filter_map(rests_on).max();
             space::settle(store, &entries, newest.unwrap_or(Position::ZERO), durability)?;
             Ok::<_, Failure>(outcomes)
         };

@@ -75,6 +75,16 @@ pub(crate) fn settle(
     Ok(())
 }
 
+/// Hands on what the store says, a refusal when what that rests on may be shown.
+pub(crate) fn told<T>(store: &Store, result: holdfast::Result<T>, durability: Durability) -> Result<T, Failure> {
+    if let Err(error) = &result
+        && let Some(position) = error.rests_on()
+    {
+        store.wait(position, error.told_at(shown_at(durability)))?;
+    }
+    Ok(result?)
+}
+
 /// Reads one entry, if there is one: and whether only that it has not changed is to be said.
 ///
 /// # Errors
@@ -95,13 +105,22 @@ pub(crate) fn fetch(
     }
 }
 
-/// Judges the conditions of a change by what is there now: the version that has to be there still when it is made.
-fn judge(entries: &Entries, wanted: &Wanted, conditions: &Conditions) -> Result<Option<Option<Position>>, Failure> {
+/// Judges the conditions of a change by what is there now: the version that has to be there still when it is made. One that does not hold is
+/// told when what is there, or is not, is as durable as asked.
+fn judge(
+    store: &Store,
+    entries: &Entries,
+    wanted: &Wanted,
+    (conditions, durability): (&Conditions, Durability),
+) -> Result<Option<Option<Position>>, Failure> {
     if *conditions == Conditions::default() {
         return Ok(None);
     }
-    let now = entries.read_shown(wanted, &ReadOptions::default())?.value;
-    conditions.write(now.as_ref().map(state))?;
+    let Shown { value: now, position } = entries.read_shown(wanted, &ReadOptions::default())?;
+    if let Err(failure) = conditions.write(now.as_ref().map(state)) {
+        settle(store, entries, position, shown_at(durability))?;
+        return Err(failure);
+    }
     Ok(Some(now.map(|entry| entry.version)))
 }
 
@@ -118,14 +137,14 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
         Some(_) => return Err(Failure::bad(format!("{field} in the document is not the id in the path"))),
     };
     let document = routed(&entries, one, document)?;
-    let seen = judge(&entries, &one.wanted(), &how.conditions)?;
+    let seen = judge(store, &entries, &one.wanted(), (&how.conditions, how.durability))?;
     let mut options = WriteOptions { mode: how.mode, lease: how.lease, ..at_once() };
     match seen {
         None => {}
         Some(Some(version)) => options.version = Some(version),
         Some(None) => options.mode = WriteMode::Insert,
     }
-    let written = entries.write_shown(&document, &options)?;
+    let written = told(store, entries.write_shown(&document, &options), how.durability)?;
     settle(store, &entries, written.version, how.durability)?;
     Ok(written)
 }
@@ -155,9 +174,9 @@ fn routed(entries: &Entries, one: &One, document: Document) -> Result<Document, 
 /// 404 when there is none, 412 when a condition does not hold, and what the store says.
 pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) -> Result<Changed, Failure> {
     let entries = one.place.entries(store)?;
-    let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
+    let version = judge(store, &entries, &one.wanted(), (&how.conditions, how.durability))?.flatten();
     let options = WriteOptions { lease: how.lease, version, ..at_once() };
-    let changed = entries.change_shown(&one.wanted(), changes, &options)?;
+    let changed = told(store, entries.change_shown(&one.wanted(), changes, &options), how.durability)?;
     settle(store, &entries, changed.position, how.durability)?;
     changed.value.ok_or_else(Failure::not_found)
 }
@@ -168,9 +187,9 @@ pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) ->
 /// 404 when there is none, 412 when a condition does not hold, and what the store says.
 pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> {
     let entries = one.place.entries(store)?;
-    let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
+    let version = judge(store, &entries, &one.wanted(), (&how.conditions, how.durability))?.flatten();
     let options = WriteOptions { lease: how.lease, version, ..at_once() };
-    let shown = entries.renew_shown(&one.wanted(), &options)?;
+    let shown = told(store, entries.renew_shown(&one.wanted(), &options), how.durability)?;
     settle(store, &entries, shown.position, how.durability)?;
     if shown.value { Ok(()) } else { Err(Failure::not_found()) }
 }
@@ -184,7 +203,7 @@ pub(crate) fn create(store: &Store, place: &Place, document: &Document, how: &Ho
     // Nothing is written where something is: conditions are on what is not there.
     how.conditions.write(None)?;
     let options = WriteOptions { mode: WriteMode::Insert, lease: how.lease, ..at_once() };
-    let written = entries.write_shown(document, &options)?;
+    let written = told(store, entries.write_shown(document, &options), how.durability)?;
     settle(store, &entries, written.version, how.durability)?;
     Ok(written)
 }
@@ -195,8 +214,9 @@ pub(crate) fn create(store: &Store, place: &Place, document: &Document, how: &Ho
 /// 404 when there is none, 412 when a condition does not hold.
 pub(crate) fn delete(store: &Store, one: &One, conditions: &Conditions, durability: Durability) -> Result<(), Failure> {
     let entries = one.place.entries(store)?;
-    let version = judge(&entries, &one.wanted(), conditions)?.flatten();
-    let taken = entries.take_shown(&one.wanted(), &ReadOptions { version, ..ReadOptions::default() })?;
+    let version = judge(store, &entries, &one.wanted(), (conditions, durability))?.flatten();
+    let options = ReadOptions { version, ..ReadOptions::default() };
+    let taken = told(store, entries.take_shown(&one.wanted(), &options), durability)?;
     settle(store, &entries, taken.position, durability)?;
     if taken.value.is_some() {
         return Ok(());

@@ -41,6 +41,8 @@ pub(crate) enum Fail {
     /// It is too much for where it runs. Nothing was changed, and it is begun again elsewhere, with room for a reply of so many bytes
     /// of values at least.
     Heavy { owed: u64 },
+    /// It was found off the event loop, and is told when that is as durable as it has to be.
+    Resting { fail: Box<Fail>, need: Need },
 }
 
 impl From<holdfast::Error> for Fail {
@@ -69,7 +71,26 @@ impl Fail {
             // Nobody is told: it is begun again.
             Fail::Heavy { .. } => Cow::Borrowed("ERR internal error: it is too much for where it runs"),
             Fail::TooBig(bytes_max) => Cow::Owned(format!("ERR the reply would exceed {bytes_max} bytes")),
+            Fail::Resting { fail, .. } => fail.text(),
         }
+    }
+
+    /// What has to be how durable before it is told to who wants answers as durable as `asked`.
+    pub(crate) fn need(&self, asked: Durability) -> Need {
+        let mut need = Need::NOTHING;
+        match self {
+            Fail::Store(error) => error.rests_on().into_iter().for_each(|at| need.add(error.told_at(asked), at)),
+            Fail::Resting { need: found, .. } => need = *found,
+            Fail::Text(_) | Fail::TooBig(_) | Fail::Heavy { .. } => {}
+        }
+        need
+    }
+
+    /// The same from off the event loop, where nobody knows any more what its command asked for; it rests on that too.
+    pub(crate) fn resting(self, asked: Durability, shown: Position) -> Self {
+        let mut need = self.need(asked);
+        need.add(asked, shown);
+        if need == Need::NOTHING { self } else { Fail::Resting { fail: Box::new(self), need } }
     }
 }
 
@@ -330,6 +351,8 @@ impl<'c> Call<'c, '_> {
 
     /// Has the rest of the command run off the event loop; it writes the reply there.
     pub(crate) fn defer(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        let asked = self.durability;
+        let run = move |reply: &mut Reply| run(reply).map_err(|fail| fail.resting(asked, Position::ZERO));
         self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run)));
     }
 
@@ -347,6 +370,8 @@ impl<'c> Call<'c, '_> {
 
     /// As [`Call::defer`], for what waits until a transaction lets go of an entry.
     pub(crate) fn defer_for_lock(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        let asked = self.durability;
+        let run = move |reply: &mut Reply| run(reply).map_err(|fail| fail.resting(asked, Position::ZERO));
         self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).of(Turn::Lock)));
     }
 

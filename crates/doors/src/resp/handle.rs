@@ -281,7 +281,8 @@ pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     if command.keys.bucket == BucketOf::Space {
         call.session.effort.add((call.args.bytes_len() as u64).saturating_mul(PARSED_BYTES), Use::Look)?;
     }
-    (command.run)(call).map_err(|fail| explain(command, fail))?;
+    let ran = (command.run)(call).map_err(|fail| explain(command, fail));
+    ran.inspect_err(|fail| note_refused(call, fail))?;
     if call.reply.take_overflow() {
         return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
     }
@@ -292,6 +293,22 @@ pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         View::Direct { .. } | View::Exclusive(_) | View::Transaction { .. } => {}
     }
     Ok(())
+}
+
+/// Notes what a failure rests on: whatever its command has seen may be why.
+fn note_refused(call: &mut Call<'_, '_>, fail: &Fail) {
+    // It is begun again.
+    if matches!(fail, Fail::Heavy { .. }) {
+        return;
+    }
+    let seen = match &call.view {
+        View::Direct { shown, .. } => *shown,
+        View::Exclusive(exclusive) => exclusive.seen(),
+        View::Transaction { transaction, .. } => transaction.seen(),
+        View::Snapshot(snapshot) => snapshot.position(),
+    };
+    call.session.need.add(call.durability, seen);
+    call.session.need.merge(fail.need(call.durability));
 }
 
 /// Says of a command that only Holdfast has how it is written: there is no manual elsewhere to look it up in.
@@ -347,6 +364,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
             add(&session.counters.errors, 1);
             open::fail(session, &fail);
             if !is_silent {
+                session.need.merge(fail.need(session.durability));
                 reply.error(&fail.text());
             }
         }

@@ -564,6 +564,8 @@ mod feed_tests;
 mod series_tests;
 #[path = "space_limit_tests.rs"]
 mod space_limit_tests;
+#[path = "resting_tests.rs"]
+mod resting_tests;
 #[path = "space_listen_tests.rs"]
 mod space_listen_tests;
 #[path = "space_query_tests.rs"]

@@ -514,7 +514,7 @@ fn answer(
     bytes_max: usize,
     ran: Result<(), Fail>,
 ) -> Worked {
-    ran?;
+    ran.map_err(|fail| fail.resting(durability, transaction.seen()))?;
     reply.resolve(0);
     if reply.take_overflow() {
         return Err(Fail::TooBig(bytes_max));

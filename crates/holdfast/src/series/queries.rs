@@ -124,7 +124,10 @@ impl Inner {
         let name = (query.database.clone(), query.name.clone());
         match known.get(&name) {
             Some((there, position)) if there.text == query.text => return Ok(*position),
-            Some(_) => return Err(Error::new(ErrorKind::Conflict, "continuous query already exists")),
+            Some((_, position)) => {
+                let error = Error::new(ErrorKind::Conflict, "continuous query already exists");
+                return Err(error.resting_on(*position));
+            }
             None if known.len() >= QUERIES_MAX => {
                 return Err(Error::new(
                     ErrorKind::Limit,
@@ -220,7 +223,7 @@ impl Series {
     /// runs it: see [`Series::wait_for_continuous_queries`].
     ///
     /// # Errors
-    /// `Conflict` when one of its name says something else; `Limit` when there are too many; `Unavailable` when the disk refuses.
+    /// `Conflict` when one of its name says something else, on which it [rests](Error::rests_on); `Limit` when there are too many; `Unavailable` when the disk refuses.
     pub fn create_continuous_query(&self, query: &ContinuousQuery) -> Result<Position> {
         self.store.inner().create_continuous_query(query)
     }

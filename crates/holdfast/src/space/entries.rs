@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ::space::{Definition, Document, Stored, Usage, ValueRef, id_hash};
+use ::space::{Definition, Document, Engine, Stored, Usage, ValueRef, id_hash};
 use journal::Position;
 
 use super::kind::Kind;
@@ -128,6 +128,19 @@ impl Entries {
             return Ok(shown.value);
         }
         self.store.settle(shown)
+    }
+
+    /// Hands on what a call came to that waits for durability: a refusal when what it rests on is as durable as asked.
+    pub(super) fn told<T>(&self, result: Result<T>, durability: Option<Durability>) -> Result<T> {
+        self.store.told(result, durability.unwrap_or(self.store.durability()))
+    }
+
+    /// What a refusal rests on that follows from this entry, or from there being none: nothing of a type that is in no journal.
+    pub(super) fn ground(&self, engine: &Engine, there: Option<&Stored>) -> Position {
+        match self.is_durable() {
+            true => there.map_or_else(|| engine.gone(self.kind.of), |there| there.version),
+            false => Position::ZERO,
+        }
     }
 
     pub(crate) fn settle_change(&self, position: Position, durability: Option<Durability>) -> Result<()> {

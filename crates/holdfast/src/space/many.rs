@@ -185,7 +185,7 @@ impl Entries {
                 // What was taken by now is not lost: who asks again is told.
                 Err(_) if !taken.is_empty() => break,
                 Ok(None) => break,
-                Err(error) => return Err(error),
+                Err(error) => return self.told(Err(error), options.durability),
             };
             let position = granted.position.unwrap_or_default();
             taken.push(Shown { value: granted.entry.into(), position });
@@ -338,7 +338,8 @@ impl Entries {
             // With its own routing, or another of its id were changed in its stead.
             let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
             let one = Wanted { id: Some(id.to_value()), routing, ..wanted.clone() };
-            newest = newest.max(match self.change_until(deadline, &one, changes, options)? {
+            let changed = self.told(self.change_until(deadline, &one, changes, options), options.durability)?;
+            newest = newest.max(match changed {
                 Some(changed) => {
                     count += 1;
                     changed.now.version

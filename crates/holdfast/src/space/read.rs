@@ -99,7 +99,8 @@ impl Entries {
         if let Purpose::Take = purpose {
             self.give_way(options.durability);
         }
-        let granted = self.find_or_wait(wanted, options, purpose)?;
+        let durability = options.durability.filter(|_| matches!(purpose, Purpose::Take));
+        let granted = self.told(self.find_or_wait(wanted, options, purpose), durability)?;
         let position = match &granted {
             Some(granted) => granted.position,
             None => Some(self.absence(wanted)?).filter(|position| *position != Position::ZERO),
@@ -113,7 +114,8 @@ impl Entries {
         Ok(granted.map(|granted| granted.entry.into()))
     }
 
-    /// One entry, without waiting for it or for durability: what the answer rests on is beside it, that there is none too.
+    /// One entry, without waiting for it or for durability: what the answer rests on is beside it, that there is none too, and of a refusal
+    /// with the [error](Error::rests_on).
     ///
     /// # Errors
     /// As [`Entries::take`].
@@ -402,7 +404,9 @@ impl Inner {
                     && wanted.matches(definition, stored.document.fields())
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
-                        return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
+                        let rests_on = if is_durable { stored.version } else { Position::ZERO };
+                        let text = "the entry has another version: read it again";
+                        return Err(Error::new(ErrorKind::Conflict, text).resting_on(rests_on));
                     }
                     if !only_reads && engine.is_held(place, who) {
                         return Ok(Look::Nothing);

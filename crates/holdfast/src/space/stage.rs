@@ -278,7 +278,8 @@ impl SpaceStage {
             let now = place.and_then(|place| engine.get(place)).map(|stored| stored.version);
             if now != staged.was.as_ref().map(|was| was.version) {
                 let text = "somebody else wrote an entry that this transaction writes; begin again";
-                return Err(Error::new(ErrorKind::Conflict, text));
+                let rests_on = if kind.is_durable() { now.unwrap_or(engine.gone(*of)) } else { Position::ZERO };
+                return Err(Error::new(ErrorKind::Conflict, text).resting_on(rests_on));
             }
             if let Some(id) = id {
                 of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));

@@ -132,10 +132,16 @@ impl Space {
         durability: Option<Durability>,
         task: impl FnOnce(&mut Task<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (value, ran) = self.run(partition, false, task).unwrap_or_else(|panic| resume_unwind(panic))?;
-        let newest = ran.newest;
-        let position = newest.max(commit::commit(self.store.inner(), vec![ran])?);
-        self.store.wait(position, durability.unwrap_or(self.store.durability()))?;
+        let durability = durability.unwrap_or(self.store.durability());
+        // What is waited for is waited for without the partition.
+        let run = || {
+            let (value, ran) = self.run(partition, false, task).unwrap_or_else(|panic| resume_unwind(panic))?;
+            let newest = ran.newest;
+            let committed = commit::commit(self.store.inner(), vec![ran]);
+            Ok((value, newest.max(committed.map_err(|error| error.resting_on(newest))?)))
+        };
+        let (value, position) = self.store.told(run(), durability)?;
+        self.store.wait(position, durability)?;
         Ok(value)
     }
 
@@ -188,32 +194,41 @@ impl Space {
     pub fn execute_all<T>(
         &self,
         durability: Option<Durability>,
-        mut task: impl FnMut(&mut Task<'_>) -> Result<T>,
+        task: impl FnMut(&mut Task<'_>) -> Result<T>,
         reduce: impl FnMut(T, T) -> T,
     ) -> Result<T> {
+        self.store.inner().check_open()?;
+        let durability = durability.unwrap_or(self.store.durability());
+        let (answers, newest) = self.store.told(self.run_all(task), durability)?;
+        self.store.wait(newest, durability)?;
+        let all = answers.into_iter().reduce(reduce);
+        all.ok_or_else(|| Error::new(ErrorKind::Internal, "a store without partitions"))
+    }
+
+    /// Runs it in every partition, and commits; what it answered, and what that rests on.
+    fn run_all<T>(&self, mut task: impl FnMut(&mut Task<'_>) -> Result<T>) -> Result<(Vec<T>, Position)> {
         let inner = self.store.inner();
-        inner.check_open()?;
         let mut newest = Position::ZERO;
         let mut answers = Vec::with_capacity(inner.partitions.len());
         let mut changing = Vec::new();
         // In their order, as all do who lock several.
         for partition in &inner.partitions {
             let ran = self.run(partition, true, &mut task);
-            let (answer, ran) = ran.unwrap_or_else(|panic| {
+            let ran = ran.unwrap_or_else(|panic| {
                 // Nor may those before it become unusable.
                 drop(std::mem::take(&mut changing));
                 resume_unwind(panic)
-            })?;
+            });
+            // What it saw before may be why it fails here.
+            let (answer, ran) = ran.map_err(|error| error.resting_on(newest))?;
             newest = newest.max(ran.newest);
             answers.push(answer);
             if !ran.staged.is_empty() {
                 changing.push(ran);
             }
         }
-        let newest = newest.max(commit::commit(inner, changing)?);
-        self.store.wait(newest, durability.unwrap_or(self.store.durability()))?;
-        let all = answers.into_iter().reduce(reduce);
-        all.ok_or_else(|| Error::new(ErrorKind::Internal, "a store without partitions"))
+        let committed = commit::commit(inner, changing).map_err(|error| error.resting_on(newest))?;
+        Ok((answers, newest.max(committed)))
     }
 
     /// Runs it, and leaves the rest to whoever commits. The outer error is a panic of the task's.
@@ -241,7 +256,9 @@ impl Space {
             catch_unwind(AssertUnwindSafe(|| task(&mut running)))
         };
         match ran {
-            Ok(value) => Ok(value.map(|value| (value, running))),
+            Ok(Ok(value)) => Ok(Ok((value, running))),
+            // It may have failed because of anything that it saw.
+            Ok(Err(error)) => Ok(Err(error.resting_on(running.newest))),
             Err(panic) => {
                 // It has changed nothing here, and must not make the partition unusable.
                 drop(running);

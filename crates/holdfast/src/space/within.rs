@@ -97,6 +97,11 @@ fn check_own(version: Option<Position>, staged: &Staged) -> Result<()> {
     Err(Error::new(ErrorKind::Conflict, "the entry has another version: this transaction has changed it"))
 }
 
+/// Whether a write may be refused because the entry is not there.
+fn needs_absence(options: &WriteOptions) -> bool {
+    options.version.is_some() || matches!(options.mode, WriteMode::Update | WriteMode::Partial)
+}
+
 /// The entry with this document alone, if it is still wanted.
 fn by_id_of(definition: &Definition, wanted: &Wanted, document: &Document) -> Wanted {
     let by_id = Wanted { id: Some(id_of(definition, document)), ..wanted.clone() };
@@ -229,6 +234,13 @@ impl Within<'_> {
                 let now_ms = time_ms(self.entries.inner());
                 let now = was.clone().filter(|was| was.expires_ms == 0 || was.expires_ms > now_ms);
                 let over = if now.is_none() { Over::Ended } else { Over::Any };
+                // What was there is told, and so is a refusal because of it.
+                let shown = match &now {
+                    Some(now) => Some(now.version),
+                    None if needs_absence(options) => Some(self.entries.absence(&Wanted::id(id.clone()))?),
+                    None => None,
+                };
+                self.show(shown.filter(|_| self.entries.is_durable()))?;
                 (was, now, over)
             }
         };
@@ -339,9 +351,9 @@ impl Within<'_> {
             return Ok(entry);
         }
         let others = self.others(wanted);
-        let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
+        let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive));
         drop(others);
-        match found {
+        match self.told(found)? {
             Some(granted) => self.take_granted(&granted),
             None => self.show_absence(wanted),
         }
@@ -405,9 +417,9 @@ impl Within<'_> {
             return Ok(staged.will.clone().map(|(document, ends)| Entry::of_own((document, ends, staged))));
         }
         let others = self.others(wanted);
-        let found = self.entries.find_or_wait(&others, options, purpose)?;
+        let found = self.entries.find_or_wait(&others, options, purpose);
         drop(others);
-        let Some(granted) = found else { return self.show_absence(wanted) };
+        let Some(granted) = self.told(found)? else { return self.show_absence(wanted) };
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
     }
@@ -547,6 +559,12 @@ impl Within<'_> {
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Hands on what it came to: what a refusal rests on is shown too.
+    fn told<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.show(result.as_ref().err().and_then(Error::rests_on))?;
+        result
     }
 
     fn show(&mut self, position: Option<Position>) -> Result<()> {

@@ -93,12 +93,13 @@ impl Entries {
     /// routing is no string, integer or bytes; `Unavailable` when the disk refuses.
     pub fn write(&self, document: &Document, options: &WriteOptions) -> Result<Written> {
         self.give_way(options.durability);
-        let written = self.write_shown(document, options)?;
+        let written = self.told(self.write_shown(document, options), options.durability)?;
         self.settle_change(written.version, options.durability)?;
         Ok(written)
     }
 
-    /// As [`Entries::write`], and does not wait for durability: what the answer rests on is the version.
+    /// As [`Entries::write`], and does not wait for durability: what the answer rests on is the version, and of a refusal what the error
+    /// [rests on](Error::rests_on).
     ///
     /// # Errors
     /// As [`Entries::write`].
@@ -155,7 +156,8 @@ impl Entries {
             inner.change_space(&self.kind, partition, &mut engine, &what)?;
             old = None;
         }
-        let document = next_document(definition, options, document, old.as_ref())?;
+        let refused = |error: Error| error.resting_on(self.ground(&engine, old.as_ref()));
+        let document = next_document(definition, options, document, old.as_ref()).map_err(refused)?;
         self.check_unique(partition, &mut engine, &document, now_ms)?;
         self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
@@ -214,13 +216,20 @@ impl Entries {
         limit::make_room(self.inner(), &mut Held::One(partition.id, engine), &[growing], &keeps)
     }
 
-    /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them.
+    /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them, and for what refusals rest on.
     pub fn write_many(&self, documents: &[Document], options: &WriteOptions) -> Vec<Result<Written>> {
         let written: Vec<_> = documents.iter().map(|document| self.write_shown(document, options)).collect();
-        let newest = written.iter().flatten().map(|written| written.version).max();
+        let rests_on = |outcome: &Result<Written>| match outcome {
+            Ok(written) => Some(written.version),
+            Err(error) => error.rests_on(),
+        };
+        let newest = written.iter().filter_map(rests_on).max();
         match newest.map_or(Ok(()), |newest| self.settle_change(newest, options.durability)) {
             Ok(()) => written,
-            Err(error) => written.into_iter().map(|written| written.and(Err(error.clone()))).collect(),
+            Err(error) => {
+                let told = |outcome| if rests_on(&outcome).is_some() { Err(error.clone()) } else { outcome };
+                written.into_iter().map(told).collect()
+            }
         }
     }
 
@@ -231,12 +240,13 @@ impl Entries {
     /// lies.
     pub fn change(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
         self.give_way(options.durability);
-        let Shown { value, position } = self.change_shown(wanted, changes, options)?;
+        let Shown { value, position } = self.told(self.change_shown(wanted, changes, options), options.durability)?;
         self.settle_change(position, options.durability)?;
         Ok(value)
     }
 
-    /// As [`Entries::change`], and does not wait for durability: what the answer rests on is beside it.
+    /// As [`Entries::change`], and does not wait for durability: what the answer rests on is beside it, and of a refusal with the
+    /// [error](Error::rests_on).
     ///
     /// # Errors
     /// As [`Entries::change`].
@@ -298,13 +308,10 @@ impl Entries {
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
-        let document = changed_document(definition, &old, changes)?;
-        let document = next_document(
-            definition,
-            &WriteOptions { mode: WriteMode::Update, ..options.clone() },
-            &document,
-            Some(&old),
-        )?;
+        let refused = |error: Error| error.resting_on(self.ground(&engine, Some(&old)));
+        let update = WriteOptions { mode: WriteMode::Update, ..options.clone() };
+        let document = changed_document(definition, &old, changes).map_err(refused)?;
+        let document = next_document(definition, &update, &document, Some(&old)).map_err(refused)?;
         self.check_unique(partition, &mut engine, &document, now_ms)?;
         self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
@@ -325,12 +332,13 @@ impl Entries {
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
         self.give_way(durability);
         let options = WriteOptions { lease, ..WriteOptions::default() };
-        let Shown { value, position } = self.renew_shown(wanted, &options)?;
+        let Shown { value, position } = self.told(self.renew_shown(wanted, &options), durability)?;
         self.settle_change(position, durability)?;
         Ok(value)
     }
 
-    /// As [`Entries::renew`], without waiting for durability: what the answer rests on is beside it. Of the options the lease counts, the
+    /// As [`Entries::renew`], without waiting for durability: what the answer rests on is beside it, and of a refusal with the
+    /// [error](Error::rests_on). Of the options the lease counts, the
     /// version that the entry has to have, and how long to wait for a transaction that has locked it.
     ///
     /// # Errors
@@ -374,7 +382,8 @@ impl Entries {
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
-        check_version(options, Some(&stored))?;
+        check_version(options, Some(&stored))
+            .map_err(|error| error.resting_on(self.ground(&engine, Some(&stored))))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&stored), now_ms);
         let what = What::Renew { id: id.clone(), expires_ms };
         let position = inner.change_space(&self.kind, partition, &mut engine, &what)?;

@@ -20,6 +20,7 @@ use crate::auth::{Right, User};
 use crate::http::failure::Failure;
 use crate::http::gone::left;
 use crate::http::handle::{Asked, JSON, with_type};
+use crate::http::object::shown_at;
 use crate::http::pages::{self, Whole};
 use crate::http::upload::Upload;
 
@@ -235,6 +236,9 @@ fn change(
         Some(Change::CreateContinuousQuery(query)) => match series.create_continuous_query(&query) {
             Ok(position) => last = Some(position),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Limit) => {
+                if let Some(position) = error.rests_on() {
+                    store.wait(position, error.told_at(shown_at(durability)))?;
+                }
                 return Ok(Err(SeriesError::invalid(error.to_string())));
             }
             Err(error) => return Err(error.into()),

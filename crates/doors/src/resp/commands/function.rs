@@ -31,10 +31,16 @@ pub(crate) fn load(call: &mut Call<'_, '_>) -> Answer {
         _ => return Err(SYNTAX.into()),
     };
     let source = args.at(args.len() - 1);
-    let (name, position) = call.door.functions.load(&call.door.store, source, replaces)?;
+    let loaded = call.door.functions.load(&call.door.store, source, replaces);
+    let (name, position) = loaded.inspect_err(|_| show_table(call))?;
     changed(call, position);
     call.reply.text(&name);
     Ok(())
+}
+
+/// That there is a library, or is not, may be why something is refused.
+fn show_table(call: &mut Call<'_, '_>) {
+    call.session.need.add(call.durability, call.door.functions.table().position);
 }
 
 fn changed(call: &mut Call<'_, '_>, position: holdfast::Position) {
@@ -45,7 +51,8 @@ fn changed(call: &mut Call<'_, '_>, position: holdfast::Position) {
 pub(crate) fn delete(call: &mut Call<'_, '_>) -> Answer {
     let name = std::str::from_utf8(call.args().at(2)).unwrap_or_default();
     let position = call.door.functions.remove(&call.door.store, Some(name))?;
-    changed(call, position.ok_or("ERR Library not found")?);
+    let position = position.ok_or("ERR Library not found").inspect_err(|_| show_table(call))?;
+    changed(call, position);
     call.reply.ok();
     Ok(())
 }

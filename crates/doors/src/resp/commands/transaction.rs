@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use holdfast::{Durability, ErrorKind, Scope};
+use holdfast::{Durability, ErrorKind, Scope, Transaction};
 
 use crate::resp::call::{Answer, Call, Fail, View, store_error_text};
 use crate::resp::counters::add;
@@ -103,6 +103,11 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     }
     let before = Before::of(call.session);
     let ran = run_all(call, &queue.commands, &watched, shows_position);
+    if let Err(fail) = &ran {
+        let mut need = fail.need(call.session.durability);
+        need.add(call.session.durability, call.session.joined.as_ref().map(Transaction::seen).unwrap_or_default());
+        call.session.need.merge(need);
+    }
     call.session.joined = None;
     if ran.is_err() {
         call.session.forget_points();
@@ -113,9 +118,8 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     }
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
-        Fail::Store(error) if error.rests_on().is_some() => {
-            // A distributed transaction was refused, which has to be durable before it is said.
-            call.session.need.add(Durability::Synced, error.rests_on().unwrap_or_default());
+        // What became of a distributed transaction is more than that nothing has happened here.
+        Fail::Store(error) if error.rests_on().is_some() && error.told_at(Durability::Written) == Durability::Synced => {
             store_error_text(&error).into()
         }
         // It may have happened: who is told that it was discarded does it again.

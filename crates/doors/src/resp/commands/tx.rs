@@ -174,7 +174,7 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
                 store.series().make_room(transaction.points().len())?;
             }
             let (need, ended) = end(transaction, &counts, &asked, reply);
-            ended.inspect_err(|_| drop(store.wait(need.synced, Durability::Synced)))?;
+            ended.map_err(|fail| Fail::Resting { fail: Box::new(fail), need })?;
             Ok(need)
         };
         call.session.pending = Some(Pending::Within(open::Waiting::to_commit(call, transaction, Box::new(commit))));
@@ -313,11 +313,9 @@ fn end(
             (need, Ok(()))
         }
         Err(error) => {
-            if let Some(position) = error.rests_on() {
-                // A distributed transaction was refused, which has to be durable before it is said.
-                need.add(Durability::Synced, position);
-            }
-            (need, Err(store_error_text(&error).into()))
+            let fail = Fail::Store(error);
+            asked.iter().for_each(|asked| need.merge(fail.need(*asked)));
+            (need, Err(fail.text().into_owned().into()))
         }
     }
 }

@@ -224,6 +224,7 @@ pub(super) fn why(fail: &Fail) -> Why {
         Fail::Store(error) => Why::Store(error.kind()),
         Fail::TooBig(_) => Why::Store(ErrorKind::Limit),
         Fail::Heavy { .. } => Why::Store(ErrorKind::Internal),
+        Fail::Resting { fail, .. } => why(fail),
         Fail::Text(text) if LIMITS.iter().any(|named| text.ends_with(named)) => Why::Store(ErrorKind::Limit),
         Fail::Text(text) if text.ends_with(TOO_BIG) => Why::Store(ErrorKind::Limit),
         Fail::Text(text) if *text == failure(&ScriptError::Stopped(Stop::Killed)).text() => Why::Stopped,

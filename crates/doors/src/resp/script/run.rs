@@ -227,7 +227,14 @@ fn run_holding(
     if count > 0 {
         exclusive.add_points(&mut points)?;
     }
-    let position = exclusive.commit()?.position;
+    let position = match exclusive.commit() {
+        Ok(committed) => committed.position,
+        Err(error) => {
+            let fail = Fail::Store(error);
+            session.need.merge(fail.need(played.durability));
+            return Err(fail);
+        }
+    };
     if count > 0 {
         door.points.written.fetch_add(count, Relaxed);
         door.points.batches.fetch_add(1, Relaxed);

@@ -107,7 +107,12 @@ struct Got {
 
 impl Wait {
     /// Looks and waits for as long as it was asked to.
-    pub(crate) async fn run(mut self) -> Waited {
+    pub(crate) async fn run(self) -> Waited {
+        let asked = self.durability;
+        self.try_run().await.map_err(|fail| fail.resting(asked, Position::ZERO))
+    }
+
+    async fn try_run(mut self) -> Waited {
         let mut got = match self.through.take() {
             Some(through) => self.load(&*through).await?,
             None => self.look().await?,

@@ -185,7 +185,8 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
     let outcomes = write_each(&entries, documents, &how.at_once());
     let newest = outcomes.iter().flatten().map(|written| written.version).max();
     show_change(call, &entries, newest.unwrap_or_default());
-    write_outcomes(call.reply, &entries, &outcomes, how.previous, call.durability);
+    let need = write_outcomes(call.reply, &entries, &outcomes, how.previous, call.durability);
+    call.session.need.merge(need);
     Ok(())
 }
 
@@ -212,7 +213,10 @@ fn write_outcomes(
                 need.merge(need_of(entries, asked, written.version));
                 write_written(reply, written, Version::Known, previous);
             }
-            Err(fail) => reply.error(&fail.text()),
+            Err(fail) => {
+                need.merge(fail.need(asked));
+                reply.error(&fail.text());
+            }
         }
     }
     need
