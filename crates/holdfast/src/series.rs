@@ -26,6 +26,7 @@ use journal::Position;
 
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+    check_name,
 };
 pub use ::series::{
     Piece, Points, PointsOnly, Range, Select, Series as Found, SeriesId, Share, Source, Summary, Windows,

@@ -3,7 +3,9 @@
 //! The Influx line `cpu,host=a user=1,system=2` writes to two series of the metric `cpu`, with the fields `user` and `system`. Where
 //! a protocol has no fields, points are of the field `value`.
 //!
-//! May use: nothing. Must not know: protocols' escapes.
+//! May use: errors. Must not know: protocols' escapes.
+
+use crate::error::{Error, Result};
 
 /// The field of points that were written without one.
 pub const FIELD_DEFAULT: &str = "value";
@@ -46,5 +48,44 @@ impl Key {
     #[must_use]
     pub fn has_default_field(&self) -> bool {
         self.field == FIELD_DEFAULT
+    }
+}
+
+/// Whether something may be called so. What a tag says is no name, and may have several lines.
+///
+/// # Errors
+/// [`Error::Invalid`] when there are control characters in it: they are not seen where names are shown.
+pub fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!(
+            "the name of the {what} has control characters: {}",
+            name.escape_default()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a series may have this metric and these tags, which are sorted.
+///
+/// # Errors
+/// [`Error::Invalid`] says why not.
+pub(crate) fn check(metric: &str, tags: &[(String, String)]) -> Result<()> {
+    if metric.is_empty() {
+        return Err(Error::invalid("the name of the metric is empty"));
+    }
+    check_name("metric", metric)?;
+    for (name, value) in tags {
+        if name.is_empty() {
+            return Err(Error::invalid("the name of a tag is empty"));
+        }
+        check_name("tag", name)?;
+        if value.is_empty() {
+            return Err(Error::invalid(format!("the tag {name} has no value: leave it out")));
+        }
+    }
+    let twice = tags.windows(2).find(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
+    match twice {
+        Some([(name, _), ..]) => Err(Error::invalid(format!("the tag {name} is there twice"))),
+        _ => Ok(()),
     }
 }

@@ -36,7 +36,7 @@ mod watch;
 pub use catalog::Cardinality;
 pub use engine::{Engine, Erased, Frozen, LastPoint, View, without_erased};
 pub use error::{Error, Result};
-pub use key::{FIELD_DEFAULT, Key};
+pub use key::{FIELD_DEFAULT, Key, check_name};
 pub use manifest::{Manifest, Register, Registered, Sealed, SealedFile};
 pub use points::Points;
 pub use rollup::{Share, Summary, Unit, Windows};

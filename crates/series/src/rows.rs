@@ -11,7 +11,7 @@
 use hashbrown::HashTable;
 
 use crate::error::{Error, Result};
-use crate::key::{FIELD_DEFAULT, Key};
+use crate::key::{FIELD_DEFAULT, Key, check, check_name};
 use crate::points::Points;
 use crate::value::ValueRef;
 
@@ -269,6 +269,7 @@ impl Rows {
         let (metric, mut tags) = parse(raw)?;
         tags.sort();
         check(&metric, &tags)?;
+        check_name("database", self.databases.get(database as usize).map_or("", |name| name))?;
         let row = self.row_of(metric, tags)?;
         let at = number(self.names.len())?;
         self.name_bytes += size_of::<Name>() + raw.len();
@@ -325,6 +326,7 @@ impl Rows {
         if field.is_empty() {
             return Err(Error::invalid("the name of a field is empty"));
         }
+        check_name("field", &field)?;
         let slots = &self.slots;
         let is_it = |slot: &&Slot| slots.get(slot.0 as usize).is_some_and(|slot| *slot.field == *field);
         self.name_bytes += size_of::<(Box<[u8]>, Slot)>() + raw.len();
@@ -422,25 +424,6 @@ fn number(count: usize) -> Result<u32> {
 fn text_bytes(key: &Key) -> usize {
     let tags = key.tags.iter().map(|tag| size_of_val(tag) + tag.0.len() + tag.1.len());
     key.database.len() + key.metric.len() + tags.sum::<usize>()
-}
-
-fn check(metric: &str, tags: &[(String, String)]) -> Result<()> {
-    if metric.is_empty() {
-        return Err(Error::invalid("the name of the metric is empty"));
-    }
-    for (name, value) in tags {
-        if name.is_empty() {
-            return Err(Error::invalid("the name of a tag is empty"));
-        }
-        if value.is_empty() {
-            return Err(Error::invalid(format!("the tag {name} has no value: leave it out")));
-        }
-    }
-    let twice = tags.windows(2).find(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-    match twice {
-        Some([(name, _), ..]) => Err(Error::invalid(format!("the tag {name} is there twice"))),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -575,6 +558,24 @@ mod tests {
         let reason = "the name of a series has at most 1048576 bytes with its tags, not 1048577".to_owned();
         assert_eq!(rows.row(long.as_bytes(), |_| panic!("parsed")).map_err(|error| error.to_string()), Err(reason));
         assert_eq!(rows.name_bytes(), 0);
+    }
+
+    #[test]
+    fn control_characters_are_in_no_name_but_may_be_in_what_a_tag_says() {
+        for (database, raw, field, what) in [
+            ("\0xa", "cpu", "value", "database"),
+            ("db", "c\x1bpu", "value", "metric"),
+            ("db", "cpu,ho\tst=a", "value", "tag"),
+            ("db", "cpu", "val\nue", "field"),
+        ] {
+            let mut rows = Rows::new(database);
+            let row = rows.row(raw.as_bytes(), parse);
+            let named = row.and_then(|row| rows.field(row, 0, field.as_bytes(), |_| Ok(field.to_owned())));
+            let text = named.unwrap_err().to_string();
+            assert!(text.starts_with(&format!("the name of the {what} has control characters: ")), "{text}");
+            assert!(!text.contains(char::is_control), "{text:?}");
+        }
+        assert!(Rows::new("db").row(b"cpu,host=two\nlines", parse).is_ok());
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Inner {
         if name.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "the name of a database is not empty"));
         }
+        ::series::check_name("database", name)?;
         self.make_room_for_series()?;
         let Some(first) = self.partitions.first() else { return Ok(Position::ZERO) };
         let mut guard = Guard::lock(first)?;

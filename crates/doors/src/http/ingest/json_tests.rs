@@ -47,8 +47,8 @@ fn data_points_are_read_in_every_form_that_clients_send() {
         (r#"{"metric":"m","timestamp":1,"value":NaN,"tags":{}}"#, "m{} 1000000000 Float(NaN)"),
         (r#"{"metric":"m","timestamp":1,"value":-Infinity}"#, "m{} 1000000000 Float(-inf)"),
         (
-            r#"{"metric":"m\u00e9\"","timestamp":1,"value":1e3,"tags":{"a\n":"\\"}}"#,
-            "m\u{e9}\"{a\n=\\} 1000000000 Float(1000.0)",
+            r#"{"metric":"m\u00e9\"","timestamp":1,"value":1e3,"tags":{"a\u0062":"\n\\"}}"#,
+            "m\u{e9}\"{ab=\n\\} 1000000000 Float(1000.0)",
         ),
         (
             r#"{"metric":"m","timestamp":1,"value":1,"tags":{"n":5,"t":true},"other":[{"a":[1,"]"]},{}]}"#,

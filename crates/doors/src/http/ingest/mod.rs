@@ -149,7 +149,10 @@ fn database(asked: &Asked<'_>) -> Result<String, Failure> {
     match named {
         None | Some([]) => Ok(DATABASE.to_owned()),
         Some(name) => {
-            String::from_utf8(name.to_vec()).map_err(|_| Failure::bad("the name of the database is not UTF-8"))
+            let name = String::from_utf8(name.to_vec());
+            let name = name.map_err(|_| Failure::bad("the name of the database is not UTF-8"))?;
+            holdfast::series::check_name("database", &name).map_err(|error| Failure::bad(error.to_string()))?;
+            Ok(name)
         }
     }
 }
