@@ -23,6 +23,7 @@ use crate::read;
 use crate::remote::{Again, Remote, Words};
 
 pub use many::Iteration;
+pub(crate) use many::iteration_lease_ms;
 
 /// The entries of one type. See [`holdfast::space::Entries`], whose operations these are.
 #[derive(Clone)]

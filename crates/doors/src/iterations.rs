@@ -15,14 +15,21 @@ use holdfast::space::{Entry, Iteration, ReadLock, Stop, Within, WithinIteration}
 
 use crate::ids::Ids;
 
-/// How long an iteration is remembered after each batch.
+/// How long an iteration is remembered after each batch unless it is told, and the longest that it may be told.
 const LIFE: Duration = Duration::from_secs(60);
+pub(crate) const LIFE_MAX: Duration = Duration::from_secs(3_600);
+
+/// So long, of who says it in milliseconds; `None` is no time that may be.
+pub(crate) fn life(ms: u64) -> Option<Duration> {
+    (1..=LIFE_MAX.as_millis()).contains(&u128::from(ms)).then(|| Duration::from_millis(ms))
+}
 
 /// One that was begun.
 pub(crate) struct Going {
     /// Space and type.
     name: (Vec<u8>, Vec<u8>),
     through: Through,
+    life: Duration,
     until: Option<Instant>,
 }
 
@@ -34,13 +41,18 @@ enum Through {
 
 impl Going {
     pub(crate) fn new(name: (Vec<u8>, Vec<u8>), iteration: Iteration) -> Self {
-        Going { name, through: Through::Committed(Box::new(iteration)), until: None }
+        Going { name, through: Through::Committed(Box::new(iteration)), life: LIFE, until: None }
     }
 
     /// One within an open transaction.
     pub(crate) fn within(name: (Vec<u8>, Vec<u8>), transaction: &Arc<u64>, iteration: WithinIteration) -> Self {
         let transaction = Arc::downgrade(transaction);
-        Going { name, through: Through::Within(transaction, Box::new(iteration)), until: None }
+        Going { name, through: Through::Within(transaction, Box::new(iteration)), life: LIFE, until: None }
+    }
+
+    /// It is remembered so long after each batch from now on, or as long as before.
+    pub(crate) fn living(self, life: Option<Duration>) -> Self {
+        Going { life: life.unwrap_or(self.life), ..self }
     }
 
     /// The transaction that it is of.
@@ -133,7 +145,7 @@ impl Iterations {
             let Some((_, oldest)) = self.by_id.pop_first() else { break };
             entries -= oldest.entries();
         }
-        going.until = Some(now + LIFE);
+        going.until = Some(now + going.life);
         let id = self.ids.next();
         self.by_id.insert(id, going);
         id
@@ -182,6 +194,13 @@ mod tests {
         assert!(iterations.take(first, (b"s", b"t"), None, begin).is_none(), "it was used");
         let late = iterations.add(new(), begin);
         assert!(iterations.take(late, (b"s", b"t"), None, begin + LIFE).is_none(), "its time is over");
+        let hour = iterations.add(new().living(life(3_600_000)), begin);
+        let going = iterations.take(hour, (b"s", b"t"), None, begin + LIFE_MAX - Duration::from_millis(1)).unwrap();
+        let again = iterations.add(going.living(None), begin);
+        assert!(iterations.take(again, (b"s", b"t"), None, begin + LIFE).is_some(), "it is told once");
+        let short = iterations.add(new().living(life(1)), begin);
+        assert!(iterations.take(short, (b"s", b"t"), None, begin + Duration::from_millis(1)).is_none());
+        assert_eq!((life(0), life(3_600_001)), (None, None));
         let three = [(); 3].map(|()| iterations.add(new(), begin));
         let left = three.map(|id| iterations.take(id, (b"s", b"t"), None, begin).is_some());
         assert_eq!(left, [false, true, true], "the oldest made room");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, ConnectOptions, Tls};
+use client::{Client, ConnectOptions, Tls, TransactionOptions};
 use holdfast::space::{Definition, Document, Order, ReadOptions, Value, Wanted, WriteMode, WriteOptions};
 use holdfast::{Durability, ErrorKind, PutOptions};
 use holdfast_tests::{Launch, say};
@@ -269,15 +269,37 @@ fn what_a_server_cannot_be_told_is_refused_and_not_passed_over() {
     let orders = orders(&connect(&server));
     let timed = WriteOptions { lock_timeout: Some(Duration::from_secs(1)), ..upsert() };
     let canceled = ReadOptions { cancel: Some(holdfast::space::Cancel::new()), ..ReadOptions::default() };
-    let refused = [
-        orders.write_many(&[order(1, 1)], &timed).wait().map(|_| ()).unwrap_err(),
-        orders.take(&Wanted::all(), &canceled).wait().map(|_| ()).unwrap_err(),
-    ];
-    for error in refused {
-        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("leave"), "{error}");
+    let error = orders.take(&Wanted::all(), &canceled).wait().map(|_| ()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("leave"), "{error}");
+    for lease in [Duration::ZERO, Duration::from_secs(3_601)] {
+        let error = orders.iterate(&Wanted::all()).wait().unwrap().with_lease(lease).map(|_| ()).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("3600000"), "{error}");
     }
-    // How long to wait for a lock is told for one.
+    // How long to wait for a lock is told for one, and for many.
     orders.write(&order(1, 1), &timed).wait().unwrap();
+    orders.write_many(&[order(1, 1)], &timed).wait().unwrap().pop().unwrap().unwrap();
+}
+
+#[test]
+fn where_one_is_in_an_iteration_is_remembered_as_long_as_it_says() {
+    let folder = TempDir::new().unwrap();
+    let server = Launch::new(folder.path()).start();
+    let client = connect(&server);
+    let orders = orders(&client);
+    (1..=3).for_each(|id| drop(orders.write(&order(id, 1), &upsert()).wait().unwrap()));
+    let with = |ms| orders.iterate(&Wanted::all()).wait().unwrap().with_lease(Duration::from_millis(ms)).unwrap();
+    let (mut short, mut long) = (with(1), with(3_600_000));
+    assert_eq!((short.next(1).wait().unwrap().len(), long.next(1).wait().unwrap().len()), (1, 1));
+    let until = Instant::now() + Duration::from_millis(2);
+    while Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(short.next(1).wait().unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(long.next(5).wait().unwrap().len(), 2);
+    let mut open = client.begin(&TransactionOptions::default()).wait().unwrap();
+    let mut within = open.iterate(&orders, &Wanted::all()).with_lease(Duration::from_secs(60)).unwrap();
+    assert_eq!(open.next_of(&mut within, 2).wait().unwrap().len(), 2);
+    assert_eq!(open.next_of(&mut within, 2).wait().unwrap().len(), 1);
 }
 
 #[test]

@@ -26,8 +26,9 @@ fn failed<T: Send + 'static>(error: Error) -> Call<T> {
 
 impl Entries {
     /// Writes several entries, each by itself: one that fails stops no other. To a server they go in parts of a thousand, all on
-    /// the way at once; when the connection breaks, those of a part share what is known of it. A server waits for no lock: an entry that a
-    /// transaction has locked is a `Timeout` in its place, and the others are written.
+    /// the way at once; when the connection breaks, those of a part share what is known of it. For entries that transactions have locked a
+    /// server waits 5 s at the most, for all of a part together, and `lock_timeout` if that is less: one that is locked still is a `Timeout`
+    /// in its place, and the others are written.
     ///
     /// # Errors
     /// None for the whole; each entry has its own outcome.
@@ -38,10 +39,6 @@ impl Entries {
                 here.elsewhere_for_lock(move || Ok(entries.write_many(&documents, &options)))
             }
             At::There(there, _) => {
-                if options.lock_timeout.is_some_and(|wait| !wait.is_zero()) {
-                    let text = "a server that writes many waits for no lock, and tells those that are locked: leave lock_timeout out";
-                    return failed(Error::new(ErrorKind::Invalid, text));
-                }
                 let mut parts: Vec<Call<Vec<Result<Written>>>> = Vec::new();
                 let mut rest = documents;
                 while !rest.is_empty() {
@@ -316,7 +313,7 @@ impl Entries {
     }
 
     /// Goes through all entries that match, a batch at a time: [`holdfast::space::Entries::iterate`]. A server remembers where for
-    /// a minute after each batch; then, and when it is started again, the next one fails with `Invalid`: begin anew.
+    /// a minute after each batch, or as long as [`Iteration::with_lease`] says; then, and when it is started again, the next one fails with `Invalid`: begin anew.
     ///
     /// # Errors
     /// As there.
@@ -331,7 +328,7 @@ impl Entries {
                 Ok(words) => {
                     let go_on = self.words("SPACE.ITERATE");
                     let place = Arc::new(Mutex::new(Some(words)));
-                    Call::done(Ok(Iteration(Through::There { there: there.clone(), go_on, place })))
+                    Call::done(Ok(Iteration(Through::There { there: there.clone(), go_on, place, lease: None })))
                 }
                 Err(error) => failed(error),
             },
@@ -349,10 +346,41 @@ enum Through {
         go_on: Words,
         /// What asks for the next batch; `None` at the end.
         place: Arc<Mutex<Option<Words>>>,
+        /// How long the server remembers where it is, in milliseconds.
+        lease: Option<u64>,
     },
 }
 
+/// Longest that a server may be told to remember where one is in an iteration.
+const LEASE_MAX: Duration = Duration::from_secs(3_600);
+
+/// The milliseconds of such a time.
+///
+/// # Errors
+/// `Invalid` when it is none that a server takes.
+pub(crate) fn iteration_lease_ms(lease: Duration) -> Result<u64> {
+    let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    if ms == 0 || lease > LEASE_MAX {
+        let text = format!("the lease of an iteration is from 1 to {} milliseconds", LEASE_MAX.as_millis());
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(ms)
+}
+
 impl Iteration {
+    /// The same, remembered by a server for so long after each batch that is asked for from now on, instead of a minute. In the process it is
+    /// remembered as long as it is there.
+    ///
+    /// # Errors
+    /// `Invalid` when that is shorter than a millisecond, or longer than an hour.
+    pub fn with_lease(self, lease: Duration) -> Result<Self> {
+        let ms = iteration_lease_ms(lease)?;
+        Ok(Self(match self.0 {
+            Through::There { there, go_on, place, .. } => Through::There { there, go_on, place, lease: Some(ms) },
+            here @ Through::Here(..) => here,
+        }))
+    }
+
     /// The next entries, at most so many; none at the end. A server gives 10,000 at the most.
     ///
     /// # Errors
@@ -363,10 +391,11 @@ impl Iteration {
                 let all = Arc::clone(all);
                 here.elsewhere(move || all.lock().unwrap_or_else(PoisonError::into_inner).next(max.max(1)))
             }
-            Through::There { there, go_on, place } => {
+            Through::There { there, go_on, place, lease } => {
                 let asked = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let Some(words) = asked else { return Call::done(Ok(Vec::new())) };
                 let words = words.and("COUNT").and(max.clamp(1, i64::MAX as usize).to_string());
+                let words = lease.iter().fold(words, |words, ms| words.and("LEASE").and(ms.to_string()));
                 let (go_on, place) = (go_on.clone(), Arc::clone(place));
                 there.call_alone(&words, Again::MustNot, NO_BLOCK, move |reply| {
                     let [cursor, found] = reply.items()?;

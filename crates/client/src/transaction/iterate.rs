@@ -10,7 +10,7 @@ use holdfast::space::{self, Entry, Wanted};
 
 use super::{Came, Patience, Transaction, elsewhere, one};
 use crate::call::Call;
-use crate::entries::Entries;
+use crate::entries::{Entries, iteration_lease_ms};
 use crate::read;
 use crate::remote::{Reply, Words};
 
@@ -18,6 +18,18 @@ use crate::remote::{Reply, Words};
 pub struct WithinIteration {
     entries: Entries,
     place: Arc<Mutex<At>>,
+    /// How long a server remembers where it is, in milliseconds.
+    lease: Option<u64>,
+}
+
+impl WithinIteration {
+    /// As [`Iteration::with_lease`](crate::Iteration::with_lease); it ends with its transaction all the same.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_lease(self, lease: Duration) -> Result<Self> {
+        Ok(Self { lease: Some(iteration_lease_ms(lease)?), ..self })
+    }
 }
 
 /// Where one stands.
@@ -38,11 +50,12 @@ impl Transaction {
     /// Goes through all entries that match as this transaction has them when they are come to, each once, a batch at a time:
     /// [`Transaction::next_of`]. What it has written by then comes first; what it writes anew behind the first batch, or makes match, may not be come to.
     pub fn iterate(&self, entries: &Entries, wanted: &Wanted) -> WithinIteration {
-        WithinIteration { entries: entries.clone(), place: Arc::new(Mutex::new(At::Begin(Box::new(wanted.clone())))) }
+        let place = Arc::new(Mutex::new(At::Begin(Box::new(wanted.clone()))));
+        WithinIteration { entries: entries.clone(), place, lease: None }
     }
 
     /// The next entries, at most so many, on a server 10,000; none at the end. They are locked as the transaction's isolation says, and
-    /// those that another transaction has locked are passed over then. A server remembers where for a minute after each batch.
+    /// those that another transaction has locked are passed over then. A server remembers where for a minute after each batch, or as long as [`WithinIteration::with_lease`] says.
     ///
     /// # Errors
     /// As [`Entries::iterate`] and [`Transaction::write`]; `Invalid` when it is another transaction's.
@@ -60,6 +73,8 @@ impl Transaction {
             At::End => return Call::done(Ok(Vec::new())),
         };
         let words: Result<Words> = words.map(|words| words.and("COUNT").and(max.to_string()));
+        let words =
+            words.map(|words| iteration.lease.iter().fold(words, |words, ms| words.and("LEASE").and(ms.to_string())));
         let (here_place, go_on) = (Arc::clone(&place), command());
         let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
             let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);

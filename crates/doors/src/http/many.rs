@@ -24,7 +24,7 @@ use super::upload::Upload;
 use super::uri;
 use crate::budget::Share;
 use crate::explained::{self, By, Found};
-use crate::iterations::{Going, batch, locked};
+use crate::iterations::{self, Going, batch, locked};
 
 /// Entries that an iteration returns at a time unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -115,6 +115,11 @@ impl Asked<'_> {
         let limits = &self.shared.options.limits;
         let limit = fields.number("limit")?.map_or(LIMIT_DEFAULT, |it| usize::try_from(it).unwrap_or(usize::MAX));
         let (limit, bytes_max) = (limit.clamp(1, limits.page_entries_max), limits.documents_bytes_max);
+        let life = fields.number("lease_ms")?.map(|ms| {
+            let text = || format!("lease_ms of an iteration is from 1 to {}", iterations::LIFE_MAX.as_millis());
+            iterations::life(ms).ok_or_else(|| Failure::bad(text()))
+        });
+        let life = life.transpose()?;
         let begins = match fields.text("cursor")? {
             None => {
                 let store = &self.shared.store;
@@ -142,7 +147,7 @@ impl Asked<'_> {
             let (found, goes_on) = batch(limit, bytes_max, || going.next())?;
             let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
             space::settle(store, &entries, newest, shown_at(durability))?;
-            let cursor = goes_on.then(|| locked(&known).add(going, Instant::now()));
+            let cursor = goes_on.then(|| locked(&known).add(going.living(life), Instant::now()));
             Ok::<_, Failure>((cursor, found))
         };
         let (cursor, found) = self.search(searching(share, go_on)).await?;

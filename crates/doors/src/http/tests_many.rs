@@ -80,11 +80,24 @@ fn an_iteration_comes_to_every_entry_once() {
         (json!({"cursor": "7", "where": "n = 1"}), "where is not known"),
         (json!({"where": "n = 1 ORDER BY n"}), ""),
         (json!({"count": 7}), "count is not known"),
+        (json!({"lease_ms": 0}), "lease_ms of an iteration is from 1 to 3600000"),
+        (json!({"lease_ms": 3_600_001}), "lease_ms of an iteration is from 1 to 3600000"),
+        (json!({"lease_ms": "x"}), "lease_ms"),
+        (json!({"cursor": "7", "lease_ms": 0}), "lease_ms of an iteration is from 1 to 3600000"),
     ] {
         let answer = post(&door, "iterate", &body);
         assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
     }
     assert_eq!(door.send(&format!("POST {ORDERS}/iterate"), &[], None).status, 411);
+    // As long as it was told it is remembered, which is long over when the next request comes.
+    let short = post(&door, "iterate", &json!({"limit": 1, "lease_ms": 1})).json()["cursor"].clone();
+    let until = std::time::Instant::now() + std::time::Duration::from_millis(2);
+    while std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(post(&door, "iterate", &json!({"cursor": short})).status, 410);
+    let long = post(&door, "iterate", &json!({"limit": 1, "lease_ms": 3_600_000})).json()["cursor"].clone();
+    assert_eq!(post(&door, "iterate", &json!({"cursor": long, "lease_ms": 60_000})).status, 200);
 }
 
 #[test]

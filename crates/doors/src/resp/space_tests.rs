@@ -209,6 +209,12 @@ fn modes_versions_and_what_is_wrong_are_told() {
         ("SPACE.READ shop orders ANY VERSION 1", "-ERR VERSION is of one entry, by ID and without BLOCK"),
         ("SPACE.READ shop orders ANY COUNT 1", "-ERR syntax error"),
         ("SPACE.MWRITE shop orders 2 {}", "-ERR fewer documents follow than are announced"),
+        ("SPACE.ITERATE shop orders ANY LEASE 0", "-ERR the LEASE of a cursor is from 1 to 3600000 milliseconds"),
+        ("SPACE.ITERATE shop orders ANY LEASE 3600001", "-ERR the LEASE of a cursor is from 1 to 3600000 milliseconds"),
+        ("SPACE.ITERATE shop orders ANY LEASE forever", "-ERR the LEASE of a cursor is from 1 to 3600000 milliseconds"),
+        ("SPACE.ITERATE shop orders CURSOR 1 LEASE 0", "-ERR the LEASE of a cursor is from 1 to 3600000 milliseconds"),
+        ("SPACE.ITERATE shop orders ANY LEASE 1 LEASE 1", "-ERR syntax error"),
+        ("SPACE.MREAD shop orders ANY LEASE 1", "-ERR syntax error"),
     ]);
     let outcomes = fixture.shape(r#"SPACE.MWRITE shop orders 4 {"id":1} {"id":2} no {"id":3} INSERT"#);
     assert_eq!(

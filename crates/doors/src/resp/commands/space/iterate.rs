@@ -6,11 +6,11 @@
 //! May use: `wanted`, `iterations`, the facade. Must not know: sockets, dispatch.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast::space::{Entry, Wanted};
 
-use super::wanted::{Takes, chosen, options};
+use super::wanted::{self, Takes, chosen, options};
 use super::{entries, need_of, stop, within, write_entry};
 use crate::iterations::{Going, Iterations, batch, locked};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
@@ -31,17 +31,17 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         _ => None,
     };
     let is_going = args.at(3).eq_ignore_ascii_case(b"cursor");
-    let (begins, count) = if is_going {
+    let (begins, count, life) = if is_going {
         let id = args.get(4).ok_or(SYNTAX).map(number::parse_u64)?.ok_or(NOT_INTEGER)?;
-        let count = counted(call)?;
+        let (count, life) = behind_cursor(call)?;
         let name = (args.at(1), args.at(2));
         let going = call.door.iterations().take(id, name, of.as_deref().copied(), Instant::now());
         let going = going.ok_or("ERR there is no such cursor any more, or it was used: begin anew")?;
-        (Begins::Goes(Box::new(going)), count)
+        (Begins::Goes(Box::new(going)), count, life)
     } else {
         let mut chosen = chosen(call, 3)?;
-        let options = options(call, &mut chosen, Takes::Count)?;
-        (Begins::Now(Box::new(chosen.wanted)), options.count)
+        let options = options(call, &mut chosen, Takes::CountAndLife)?;
+        (Begins::Now(Box::new(chosen.wanted)), options.count, options.life)
     };
     if count == Some(0) {
         return Err("ERR COUNT is at least 1".into());
@@ -59,7 +59,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
             };
             let (found, goes_on) = batch(count, bytes_max, || going.next())?;
             let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
-            answer(reply, &iterations, &found, goes_on.then_some(going));
+            answer(reply, &iterations, &found, goes_on.then(|| going.living(life)));
             Ok(need_of(&entries, asked, newest))
         });
         return Ok(());
@@ -75,7 +75,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
             Begins::Now(wanted) => Going::within(name.clone(), &of, within.iterate(&wanted)?),
         };
         let (found, goes_on) = batch(count, bytes_max, || going.next_within(&mut within, lock))?;
-        answer(reply, &iterations, &found, goes_on.then_some(going));
+        answer(reply, &iterations, &found, goes_on.then(|| going.living(life)));
         Ok(Came::Done)
     })
 }
@@ -95,18 +95,20 @@ fn answer(reply: &mut Reply, iterations: &Mutex<Iterations>, found: &[Entry], go
 }
 
 /// The options behind a cursor.
-fn counted(call: &mut Call<'_, '_>) -> Result<Option<usize>, Fail> {
+fn behind_cursor(call: &mut Call<'_, '_>) -> Result<(Option<usize>, Option<Duration>), Fail> {
     let args = call.args();
-    let (mut count, mut index) = (None, 5);
+    let (mut count, mut life, mut index) = (None, None, 5);
     while let Some(option) = args.get(index) {
         let argument = args.get(index + 1).ok_or(SYNTAX)?;
         if option.eq_ignore_ascii_case(b"count") && count.is_none() {
             let given = number::parse_u64(argument).and_then(|count| usize::try_from(count).ok());
             count = Some(given.ok_or(NOT_INTEGER)?);
+        } else if option.eq_ignore_ascii_case(b"lease") && life.is_none() {
+            life = Some(wanted::life(argument)?);
         } else if !durability(call, option, index)? {
             return Err(SYNTAX.into());
         }
         index += 2;
     }
-    Ok(count)
+    Ok((count, life))
 }

@@ -11,6 +11,7 @@ use holdfast::space::{Lease, Wanted};
 
 use super::argument;
 use crate::argument::regexes_in;
+use crate::iterations;
 use crate::resp::call::{Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::effort::{REGEX_BYTES, Use};
@@ -38,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) strict: bool,
     pub(crate) version: Option<Position>,
     pub(crate) count: Option<usize>,
+    /// How long a cursor is remembered.
+    pub(crate) life: Option<Duration>,
 }
 
 /// What a command takes of [`Options`]; all take ROUTING and DURABILITY.
@@ -45,6 +48,8 @@ pub(crate) struct Options {
 pub(crate) enum Takes {
     Nothing,
     Count,
+    /// And a life of the cursor.
+    CountAndLife,
     Waiting,
     WaitingAndCount,
 }
@@ -96,7 +101,7 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
     let mut options = Options::default();
     let (waits, counts) = match takes {
         Takes::Nothing => (false, false),
-        Takes::Count => (false, true),
+        Takes::Count | Takes::CountAndLife => (false, true),
         Takes::Waiting => (true, false),
         Takes::WaitingAndCount => (true, true),
     };
@@ -120,6 +125,8 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
             options.block = Some(milliseconds(argument)?);
         } else if waits && !counts && is("version") && options.version.is_none() {
             options.version = Some(Position::new(number::parse_u64(argument).ok_or(NOT_INTEGER)?));
+        } else if matches!(takes, Takes::CountAndLife) && is("lease") && options.life.is_none() {
+            options.life = Some(life(argument)?);
         } else if counts && is("count") && options.count.is_none() {
             let count = number::parse_u64(argument).and_then(|count| usize::try_from(count).ok());
             options.count = Some(count.ok_or(NOT_INTEGER)?);
@@ -135,6 +142,13 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
         return Err("ERR STRICT is without BLOCK".into());
     }
     Ok(options)
+}
+
+/// Reads how long a cursor is remembered.
+pub(crate) fn life(argument: &[u8]) -> Result<Duration, Fail> {
+    number::parse_u64(argument).and_then(iterations::life).ok_or_else(|| {
+        format!("ERR the LEASE of a cursor is from 1 to {} milliseconds", iterations::LIFE_MAX.as_millis()).into()
+    })
 }
 
 /// Reads how long a write waits for the transaction that has locked its entry: more than the door lets anybody wait is that.
