@@ -563,6 +563,26 @@ fn several_that_are_written_wait_for_a_lock_in_their_middle() {
     one.check(&[("SPACE.COUNT shop jobs ANY", ":3")]);
 }
 
+/// Only within a transaction it waited; outside it told that the entry was locked, whatever the others did.
+#[test]
+fn several_that_are_written_outside_of_transactions_wait_for_a_lock_in_their_middle_too() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":2}");
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.CHANGE shop jobs 2 SET n 1").starts_with("{\"id\":2"));
+    other.send("SPACE.MWRITE shop jobs 4 {\"id\":1} {\"id\":2,\"n\":2} no {\"id\":3} PREVIOUS");
+    let turns = shop.server.running.door.turns_for(For::Lock);
+    until("it waits", || turns.available_permits() < Limits::default().transaction_waits_max);
+    let mut third = shop.client();
+    third.check(&[("SPACE.COUNT shop jobs ID 1", ":1"), ("SPACE.COUNT shop jobs ID 3", ":0")]);
+    one.commit("TX.COMMIT");
+    let reply = other.reply();
+    assert!(reply.contains("\"n\":1"), "it replaces what the transaction has committed: {reply}");
+    assert!(reply.contains("-ERR JSON"), "what is no document is told in its place: {reply}");
+    one.check(&[("SPACE.COUNT shop jobs WHERE n=2 0", ":1"), ("SPACE.COUNT shop jobs ANY", ":3")]);
+}
+
 #[test]
 fn who_waits_while_something_is_there_gets_whatever_is_let_go_of() {
     let shop = shop(Order::Any);
@@ -648,12 +668,19 @@ fn a_write_waits_for_a_lock_as_long_as_it_says() {
         assert!(took >= least && took < 4_000, "{wait}: {took} ms");
         one.check(&[("TX.ABORT", "+OK")]);
     }
-    let mwrite = "SPACE.MWRITE shop jobs 2 {\"id\":1} {\"id\":2}";
-    let refused = "-ERR SPACE.MWRITE waits for no lock outside of a transaction: leave LOCKWAIT out";
-    one.check(&[(&format!("{mwrite} LOCKWAIT 10"), refused), ("SPACE.COUNT shop jobs ID 2", ":0")]);
-    let each = one.ask(&format!("{mwrite} LOCKWAIT 0"));
-    assert!(each.contains("-TIMEOUT"), "{each}");
-    one.check(&[("SPACE.COUNT shop jobs ID 2", ":1")]);
+    // Of several all together, and each is told by itself; the third only shows that the wait is not for each.
+    one.check(&[("SPACE.WRITE shop jobs {\"id\":9}", ANY)]);
+    let many = format!("{}{{\"id\":1}} {{\"id\":2}} {{\"id\":1}}", "{\"id\":9} ".repeat(300));
+    for (of, documents) in [(3, "{\"id\":1} {\"id\":2} {\"id\":1}"), (303, many.as_str())] {
+        for (wait, least) in [(0, 0), (300, 300)] {
+            let begun = std::time::Instant::now();
+            let each = one.ask(&format!("SPACE.MWRITE shop jobs {of} {documents} LOCKWAIT {wait}"));
+            let took = begun.elapsed().as_millis();
+            assert_eq!((each.matches("-TIMEOUT").count(), each.matches(":2 ").count()), (2, 1), "{each}");
+            assert!(took >= least && took < 4_000, "{of} {wait}: {took} ms");
+            one.check(&[("SPACE.COUNT shop jobs ID 2", ":1")]);
+        }
+    }
     one.check(&[("SPACE.WRITE shop jobs {} LOCKWAIT x", "-ERR value is not an integer or out of range")]);
     assert!(one.ask("SPACE.WRITE shop jobs {} LOCKWAIT 1 LOCKWAIT 1").starts_with("-ERR syntax error"));
     // It holds up nobody, and is told when the lock goes.

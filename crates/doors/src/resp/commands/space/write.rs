@@ -4,6 +4,7 @@
 //!
 //! May use: `argument`, `wanted`, `within`. Must not know: sockets, dispatch.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,12 @@ use super::{Version, entries, need_of, show_change, within, write_entry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::{count, durability};
 use crate::resp::number;
-use crate::resp::open::{Came, For, Patience};
+use crate::resp::open::{Came, For, LOCK_MAX, Patience};
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
 
 /// Documents of one SPACE.MWRITE that are written on the event loop; more are written in a thread.
 const AT_ONCE_MAX: usize = 256;
-
-/// Each of many is written by itself, so one that is locked is told in its place: to wait for it would keep the others waiting, or have them written out of
-/// their order.
-const NO_LOCKWAIT: &str = "ERR SPACE.MWRITE waits for no lock outside of a transaction: leave LOCKWAIT out";
 
 /// How entries are written, and what is answered.
 struct How {
@@ -171,18 +168,27 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
             },
         );
     }
-    if how.options.lock_timeout.is_some() && how.waits() {
-        return Err(NO_LOCKWAIT.into());
-    }
-    if documents.len() > AT_ONCE_MAX {
+    // They wait for locks as long as one does, all together, and in their order: the others wait behind one that is locked.
+    let left = lock_time(Some(how.options.lock_timeout.unwrap_or(LOCK_MAX)));
+    let mut writing = Writing { left: documents.into(), outcomes: Vec::new() };
+    if writing.left.len() > AT_ONCE_MAX {
         let asked = call.durability;
         call.defer(move |reply| {
-            let outcomes = write_each(&entries, documents, &how.at_once());
-            Ok(write_outcomes(reply, &entries, &outcomes, how.previous, asked))
+            writing.write(&entries, &how.options, &left);
+            Ok(write_outcomes(reply, &entries, &writing.outcomes, how.previous, asked))
         });
         return Ok(());
     }
-    let outcomes = write_each(&entries, documents, &how.at_once());
+    writing.write_unlocked(&entries, &how);
+    if !writing.left.is_empty() {
+        let asked = call.durability;
+        call.defer_for_lock(move |reply| {
+            writing.write(&entries, &how.options, &left);
+            Ok(write_outcomes(reply, &entries, &writing.outcomes, how.previous, asked))
+        });
+        return Ok(());
+    }
+    let outcomes = writing.outcomes;
     let newest = outcomes.iter().flatten().map(|written| written.version).max();
     show_change(call, &entries, newest.unwrap_or_default());
     let need = write_outcomes(call.reply, &entries, &outcomes, how.previous, call.durability);
@@ -192,9 +198,39 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
 
 type Outcome = Result<Written, Fail>;
 
-fn write_each(entries: &Entries, documents: Vec<Result<Document, Fail>>, options: &WriteOptions) -> Vec<Outcome> {
-    let write = |document: Result<Document, Fail>| Ok(entries.write_shown(&document?, options)?);
-    documents.into_iter().map(write).collect()
+/// Documents that are written one after the other, each by itself.
+struct Writing {
+    left: VecDeque<Result<Document, Fail>>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Writing {
+    /// Writes those before the first whose entry is locked, if that is to be waited for.
+    fn write_unlocked(&mut self, entries: &Entries, how: &How) {
+        let at_once = how.at_once();
+        while let Some(document) = self.left.pop_front() {
+            let outcome = match &document {
+                Ok(document) => entries.write_shown(document, &at_once),
+                Err(_) => {
+                    self.outcomes.extend(document.err().map(Err));
+                    continue;
+                }
+            };
+            if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) && how.waits() {
+                return self.left.push_front(document);
+            }
+            self.outcomes.push(outcome.map_err(Fail::from));
+        }
+    }
+
+    /// Writes them all, and waits for locks as long as there is time left.
+    fn write(&mut self, entries: &Entries, options: &WriteOptions, time: &dyn Fn() -> Option<Duration>) {
+        while let Some(document) = self.left.pop_front() {
+            let options = WriteOptions { lock_timeout: time(), ..options.clone() };
+            let written = document.and_then(|document| Ok(entries.write_shown(&document, &options)?));
+            self.outcomes.push(written);
+        }
+    }
 }
 
 /// What became of each, an error in the place of those that failed; and what that rests on.
