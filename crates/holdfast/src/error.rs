@@ -1,12 +1,13 @@
 //! The error of the library: a kind that says what to do next, and a sentence for people.
 //!
-//! May use: the errors of the layers below. Must not know: protocols.
+//! May use: the errors of the layers below, the store, to wait before one is told. Must not know: protocols.
 
 use std::fmt;
 
-use journal::Position;
+use journal::{Log, Position};
 
 use crate::durability::Durability;
+use crate::store::Store;
 
 /// Result of library calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -91,6 +92,18 @@ impl Error {
 
     pub(crate) fn limit(what: &str, is: usize, max: usize) -> Self {
         Self::new(ErrorKind::Limit, format!("{what} of {is} bytes; the limit is {max}"))
+    }
+}
+
+impl Store {
+    /// Hands on what a call came to that waits for durability: a refusal when what it rests on is as durable as answers are to be.
+    pub(crate) fn told<T>(&self, result: Result<T>, durability: Durability) -> Result<T> {
+        if let Err(error) = &result
+            && let Some(position) = error.rests_on()
+        {
+            self.inner().journal.wait(position, error.told_at(durability).read_level())?;
+        }
+        result
     }
 }
 

@@ -301,16 +301,6 @@ impl Store {
         Ok(shown.value)
     }
 
-    /// Hands on what a call came to that waits for durability: a refusal when what it rests on is as durable as answers are to be.
-    pub(crate) fn told<T>(&self, result: Result<T>, durability: Durability) -> Result<T> {
-        if let Err(error) = &result
-            && let Some(position) = error.rests_on()
-        {
-            self.inner().journal.wait(position, error.told_at(durability).read_level())?;
-        }
-        result
-    }
-
     /// Live numbers. Takes each partition's lock for a moment.
     #[must_use]
     pub fn stats(&self) -> Stats {

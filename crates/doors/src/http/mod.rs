@@ -100,6 +100,8 @@ mod tests_objects;
 #[cfg(test)]
 mod tests_questions;
 #[cfg(test)]
+mod tests_refused;
+#[cfg(test)]
 mod tests_scripts;
 #[cfg(test)]
 mod tests_spaces;

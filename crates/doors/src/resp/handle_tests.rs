@@ -560,12 +560,12 @@ mod client_tests;
 #[path = "feed_tests.rs"]
 mod feed_tests;
 
+#[path = "resting_tests.rs"]
+mod resting_tests;
 #[path = "series_tests.rs"]
 mod series_tests;
 #[path = "space_limit_tests.rs"]
 mod space_limit_tests;
-#[path = "resting_tests.rs"]
-mod resting_tests;
 #[path = "space_listen_tests.rs"]
 mod space_listen_tests;
 #[path = "space_query_tests.rs"]

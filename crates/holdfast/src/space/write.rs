@@ -382,8 +382,7 @@ impl Entries {
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
-        check_version(options, Some(&stored))
-            .map_err(|error| error.resting_on(self.ground(&engine, Some(&stored))))?;
+        check_version(options, Some(&stored)).map_err(|error| error.resting_on(self.ground(&engine, Some(&stored))))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&stored), now_ms);
         let what = What::Renew { id: id.clone(), expires_ms };
         let position = inner.change_space(&self.kind, partition, &mut engine, &what)?;

@@ -22,7 +22,8 @@ fn set(field: &str, value: impl Into<Value>) -> [Change; 1] {
 fn users(store: &Store, storage: Storage) -> Entries {
     let paths = vec![Path::parse("name").unwrap()];
     let index = IndexDefinition { name: "name".to_owned(), kind: IndexKind::Hash, unique: true, paths };
-    let user = Definition { placement: Placement::Together, storage, indexes: vec![index], ..Definition::new("s", "user") };
+    let user =
+        Definition { placement: Placement::Together, storage, indexes: vec![index], ..Definition::new("s", "user") };
     store.space("s").declare(user).unwrap()
 }
 
@@ -81,7 +82,8 @@ fn a_refusal_names_what_it_rests_on() {
 
 #[test]
 fn who_waits_for_durability_is_refused_when_it_is_durable() {
-    let write: [(&str, fn(&Entries, Position) -> Result<()>); 12] = [
+    type Act = fn(&Entries, Position) -> Result<()>;
+    let write: [(&str, Act); 12] = [
         ("insert", |users, _| users.write(&user(1, "x"), &mode(WriteMode::Insert)).map(drop)),
         ("update", |users, _| users.write(&user(2, "x"), &mode(WriteMode::Update)).map(drop)),
         ("version", |users, newest| users.write(&user(1, "x"), &version(newest)).map(drop)),
@@ -89,15 +91,11 @@ fn who_waits_for_durability_is_refused_when_it_is_durable() {
         ("many", |users, _| users.write_many(&[user(1, "x")], &mode(WriteMode::Insert)).pop().unwrap().map(drop)),
         ("change", |users, newest| users.change(&Wanted::id(1), &set("name", "x"), &version(newest)).map(drop)),
         ("change many", |users, _| users.change_many(&Wanted::id(1), &set("id", 7), &upsert()).map(drop)),
-        ("take", |users, newest| {
-            users.take(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)
-        }),
+        ("take", |users, newest| users.take(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)),
         ("take many", |users, newest| {
             users.take_many(&Wanted::id(1), 1, &ReadOptions { version: Some(newest), ..now() }).map(drop)
         }),
-        ("read", |users, newest| {
-            users.read(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)
-        }),
+        ("read", |users, newest| users.read(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)),
         ("task", |users, _| {
             let space = users.store().space("s");
             let insert = |task: &mut holdfast::space::Task<'_>| {
@@ -140,13 +138,21 @@ fn a_refusal_of_what_is_in_no_journal_waits_for_nothing() {
     let users = users(&store, Storage::Volatile);
     users.write(&user(1, "ada"), &upsert()).unwrap();
     disk.plan(0, base::memory::Fault::Error);
-    let conflict = ErrorKind::Conflict;
+    let (conflict, space) = (ErrorKind::Conflict, store.space("s"));
+    let refuse = |task: &mut holdfast::space::Task<'_>| match task.get("user", 1)? {
+        Some(_) => Err(Error::new(ErrorKind::Conflict, "there is one")),
+        None => Ok(()),
+    };
     for (what, rests_on) in [
         ("insert", ground(conflict, users.write(&user(1, "x"), &mode(WriteMode::Insert)))),
         ("update", ground(conflict, users.write(&user(2, "x"), &mode(WriteMode::Update)))),
         ("unique", ground(conflict, users.write(&user(2, "ada"), &upsert()))),
         ("renew", ground(conflict, users.renew_shown(&Wanted::id(1), &version(Position::new(1))).map(drop))),
-        ("take", ground(conflict, users.take(&Wanted::id(1), &ReadOptions { version: Some(Position::new(1)), ..now() }))),
+        (
+            "take",
+            ground(conflict, users.take(&Wanted::id(1), &ReadOptions { version: Some(Position::new(1)), ..now() })),
+        ),
+        ("task", ground(conflict, space.execute_beside("user", None, refuse))),
     ] {
         assert_eq!(rests_on, None, "{what}");
     }
@@ -180,9 +186,7 @@ fn within_a_transaction_a_refusal_waits_as_what_is_read_there() {
         ("insert", |users, _| users.write(&user(1, "x"), &mode(WriteMode::Insert)).map(drop)),
         ("update", |users, _| users.write(&user(2, "x"), &mode(WriteMode::Update)).map(drop)),
         ("version", |users, newest| users.write(&user(1, "x"), &version(newest)).map(drop)),
-        ("take", |users, newest| {
-            users.take(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)
-        }),
+        ("take", |users, newest| users.take(&Wanted::id(1), &ReadOptions { version: Some(newest), ..now() }).map(drop)),
         ("read", |users, newest| {
             let options = ReadOptions { version: Some(newest), ..now() };
             users.read(&Wanted::id(1), ReadLock::Shared, &options).map(drop)

@@ -180,11 +180,11 @@ impl Asked<'_> {
         if let Some(wait) = through {
             return self.commit_through(open, durability, wait).await.map_err(ended);
         }
-        let act = move |store: &Store| commit(*open, store, &here.points);
+        let act = move |store: &Store| commit(*open, (store, &here.points), durability);
         let committed = shared.ask(act).await.map_err(|stalled| ended(stalled.into()))?;
         let (position, durability, failure) = match committed {
             Ok(position) => (position, durability, None),
-            Err((failure, position)) => (position, Durability::Synced, Some(failure)),
+            Err((failure, (position, durability))) => (position, durability, Some(failure)),
         };
         shared.durable(position, durability).await.map_err(ended)?;
         if let Some(failure) = failure {
@@ -376,17 +376,21 @@ impl Open {
     }
 }
 
-/// Commits it, and waits for nothing. With what it fails by comes what that rests on.
-fn commit(open: Open, store: &Store, counts: &PointCounts) -> Result<Position, (Failure, Position)> {
+/// Commits it, and waits for nothing. With what it fails by comes what that rests on, and how durable that has to be.
+fn commit(
+    open: Open,
+    (store, counts): (&Store, &PointCounts),
+    asked: Durability,
+) -> Result<Position, (Failure, (Position, Durability))> {
     let Open { mut transaction, rows, .. } = open;
     let points = rows.len();
     if points > 0 {
-        store.series().make_room(points).map_err(|error| (error.into(), Position::ZERO))?;
+        store.series().make_room(points).map_err(|error| (error.into(), (Position::ZERO, asked)))?;
     }
     let seen = transaction.seen();
     *transaction.points() = rows;
     let committed = transaction.commit_no_wait().map_err(|error| {
-        let rests_on = error.rests_on().unwrap_or(seen);
+        let rests_on = (error.rests_on().unwrap_or(seen), error.told_at(shown_at(asked)));
         (refused(error), rests_on)
     })?;
     count_points(counts, points);

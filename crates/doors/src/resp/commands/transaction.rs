@@ -119,7 +119,9 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
         // What became of a distributed transaction is more than that nothing has happened here.
-        Fail::Store(error) if error.rests_on().is_some() && error.told_at(Durability::Written) == Durability::Synced => {
+        Fail::Store(error)
+            if error.rests_on().is_some() && error.told_at(Durability::Written) == Durability::Synced =>
+        {
             store_error_text(&error).into()
         }
         // It may have happened: who is told that it was discarded does it again.
