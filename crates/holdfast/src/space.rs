@@ -14,6 +14,7 @@ mod listen;
 mod locks;
 mod many;
 mod memory;
+mod merged;
 mod named;
 mod near;
 mod notify;

@@ -5,6 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use crate::constraint::{Allowed, Constraint};
+use crate::engine::Place;
 use crate::entries::{Entries, Slot};
 use crate::indexes::Index;
 use crate::plan::{as_slice, bounds, equal_keys};
@@ -20,17 +21,29 @@ pub struct First<'a> {
     pub enough: u64,
 }
 
+/// An entry that a search along an index has come to, and behind which another one goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Behind<'a> {
+    /// Its [`rank`](crate::Found::rank), which is not empty.
+    pub rank: &'a [u8],
+    /// Where it lies.
+    pub place: Place,
+}
+
 /// A way through an index.
 pub(crate) struct Along<'a> {
     pub(crate) index: &'a Index,
+    /// With what all keys on the way begin.
+    prefix: Vec<u8>,
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     is_backwards: bool,
     /// How many keys of the order entries are come to in.
     pub(crate) keys: usize,
-    /// How many bytes of each key of the index are the same; what is behind them is all of the order, and nothing else. None if that is
-    /// not so.
-    order_from: Option<usize>,
+    /// Whether what is behind that is all of the order, and nothing else.
+    is_exact: bool,
+    /// Of the entries at the first key, those up to this one are left out.
+    behind: Option<Slot>,
 }
 
 /// So many entries are waited for at once: each lies somewhere else in memory.
@@ -88,9 +101,23 @@ impl<'a> Along<'a> {
         };
         let keys = fixed + 1 + order.iter().zip(paths.iter().skip(at)).skip(1).take_while(goes_on).count();
         let is_exact = keys == fixed + order.len() && at + order.len() == paths.len();
-        let order_from = is_exact.then_some(prefix.len());
         let (start, end) = bounds(&prefix, at + 1 == paths.len(), range);
-        Some(Self { index, start, end, is_backwards: first.direction == Direction::Descending, keys, order_from })
+        let is_backwards = first.direction == Direction::Descending;
+        Some(Self { index, prefix, start, end, is_backwards, keys, is_exact, behind: None })
+    }
+
+    /// Whether entries are come to by keys that are the whole order.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// The rest of the way.
+    pub(crate) fn behind(mut self, it: Behind<'_>) -> Self {
+        debug_assert!(self.is_exact, "only where keys are the order do entries have ranks");
+        let from = Bound::Included([&self.prefix, it.rank].concat());
+        *(if self.is_backwards { &mut self.end } else { &mut self.start }) = from;
+        self.behind = Some(it.place.slot);
+        self
     }
 
     /// Comes to what is there, each with its place in the order where the index has that, until `look` breaks.
@@ -100,9 +127,11 @@ impl<'a> Along<'a> {
         mut look: impl FnMut(Slot, &'a [u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut next = Vec::with_capacity(TOGETHER);
+        let mut behind = self.behind;
         let mut at = |(key, slots): (&'a [u8], &'a Slots)| {
-            let rank = self.order_from.and_then(|from| key.get(from..)).unwrap_or_default();
-            slots.iter().try_for_each(|slot| {
+            let rank = if self.is_exact { key.get(self.prefix.len()..).unwrap_or_default() } else { &[] };
+            let behind = behind.take();
+            slots.iter().filter(|slot| behind.is_none_or(|behind| *slot > behind)).try_for_each(|slot| {
                 entries.fetch_slot_ahead(slot);
                 next.push((slot, rank));
                 if next.len() < TOGETHER { ControlFlow::Continue(()) } else { look_at(&mut next, entries, &mut look) }

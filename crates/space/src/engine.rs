@@ -241,6 +241,13 @@ impl Engine {
         self.types.get(&of).map_or(Position::ZERO, |share| share.gone)
     }
 
+    /// How often entries of the type were changed here since the process began: while it stays, a search finds what it found before. `None` of
+    /// a type that is not there.
+    #[must_use]
+    pub fn changes(&self, of: TypeId) -> Option<u64> {
+        self.types.get(&of).map(|share| share.changes)
+    }
+
     /// The entry with this id.
     #[must_use]
     pub fn find_id(&self, of: TypeId, id: ValueRef<'_>) -> Option<Place> {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use journal::Position;
 
-use crate::along::First;
+use crate::along::{Behind, First};
 use crate::command::TypeId;
 use crate::constraint::Constraint;
 use crate::definition::Order;
@@ -20,6 +20,7 @@ use crate::key::id_of_key;
 use crate::path::Path;
 use crate::plan::{Source, Way, equal_keys, way};
 use crate::predicate::Predicate;
+use crate::share::Share;
 use crate::template::Template;
 use crate::value::{MapRef, Value};
 
@@ -171,63 +172,91 @@ mod tests;
 impl Engine {
     /// Comes to the entries that are wanted, in the type's order, until `visit` or the search itself breaks.
     pub fn find(&self, search: Search<'_>, visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let Search { of, filter, by, first, go_on } = search;
-        let Some(share) = self.types.get(&of) else { return ControlFlow::Continue(()) };
-        let way = way(share, filter, first);
-        let along = if let Way::Along(way) = &way { way.keys } else { 0 };
-        let mut left = STRETCH_BYTES;
-        let mut look = |slot: Slot, rank| {
-            let Some(entry) = share.entries.get(slot) else { return ControlFlow::Continue(()) };
-            match left.checked_sub((LOOK_BYTES + entry.document.as_bytes().len()).saturating_mul(filter.effort)) {
-                Some(less) => left = less,
-                None => {
-                    go_on()?;
-                    left = STRETCH_BYTES;
-                }
-            }
-            let fields = entry.document.fields();
-            if !filter.matches(fields) || (by != EVERYBODY && share.is_held(fields, by)) {
-                return ControlFlow::Continue(());
-            }
-            visit(Found { place: Place { of, slot }, along, rank, entry, expires_ms: share.entries.expires_ms(slot) })
-        };
-        let is_ordered = share.definition.order != Order::Any;
-        let source = match way {
-            Way::Along(way) => return way.go(&share.entries, look),
-            Way::From(source) => source,
-        };
-        match &source {
-            Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot, &[])),
-            Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot, &[])),
-            _ => {}
-        }
-        if is_ordered {
-            let mut behind = None;
-            if source.count(share) > FIRST_LOOKS as u64 {
-                for (sequence, slot) in share.queue.iter().take(FIRST_LOOKS) {
-                    look(*slot, &[])?;
-                    behind = Some(*sequence);
-                }
-            }
-            let (mut slots, mut passed) = (Vec::new(), 0);
-            source.each(&mut |slot| {
-                passed += 1;
-                if passed % PASSED_AT_ONCE == 0 {
-                    go_on()?;
-                }
-                let sequence = share.entries.get(slot).map(Entry::sequence);
-                slots.extend(sequence.filter(|sequence| Some(*sequence) > behind).map(|sequence| (sequence, slot)));
-                ControlFlow::Continue(())
-            })?;
-            slots.sort_unstable();
-            slots.dedup();
-            return slots.into_iter().try_for_each(|(_, slot)| look(slot, &[]));
-        }
-        // An entry with several items may be at several keys.
-        let mut seen = source.is_many().then(BTreeSet::new);
-        source.each(&mut |slot| {
-            let is_new = seen.as_mut().is_none_or(|seen| seen.insert(slot));
-            if is_new { look(slot, &[]) } else { ControlFlow::Continue(()) }
-        })
+        let Some(share) = self.types.get(&search.of) else { return ControlFlow::Continue(()) };
+        come(share, way(share, search.filter, search.first), search, visit)
     }
+
+    /// As [`Engine::find`], where that comes to entries by keys of an index that are the whole order of [`Search::first`]; elsewhere nothing is
+    /// looked at and there is no outcome. From behind an entry that the same search has come to, if [`Engine::changes`] is what it was then.
+    pub fn find_along(
+        &self,
+        search: Search<'_>,
+        behind: Option<Behind<'_>>,
+        visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let Some(share) = self.types.get(&search.of) else { return Some(ControlFlow::Continue(())) };
+        let Way::Along(mut along) = way(share, search.filter, search.first) else { return None };
+        if !along.is_exact() {
+            return None;
+        }
+        if let Some(behind) = behind {
+            along = along.behind(behind);
+        }
+        Some(come(share, Way::Along(along), search, visit))
+    }
+}
+
+/// Comes to entries on a way.
+fn come<'s>(
+    share: &'s Share,
+    way: Way<'s>,
+    search: Search<'_>,
+    visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Search { of, filter, by, first: _, go_on } = search;
+    let along = if let Way::Along(way) = &way { way.keys } else { 0 };
+    let mut left = STRETCH_BYTES;
+    let mut look = |slot: Slot, rank| {
+        let Some(entry) = share.entries.get(slot) else { return ControlFlow::Continue(()) };
+        match left.checked_sub((LOOK_BYTES + entry.document.as_bytes().len()).saturating_mul(filter.effort)) {
+            Some(less) => left = less,
+            None => {
+                go_on()?;
+                left = STRETCH_BYTES;
+            }
+        }
+        let fields = entry.document.fields();
+        if !filter.matches(fields) || (by != EVERYBODY && share.is_held(fields, by)) {
+            return ControlFlow::Continue(());
+        }
+        visit(Found { place: Place { of, slot }, along, rank, entry, expires_ms: share.entries.expires_ms(slot) })
+    };
+    let is_ordered = share.definition.order != Order::Any;
+    let source = match way {
+        Way::Along(way) => return way.go(&share.entries, look),
+        Way::From(source) => source,
+    };
+    match &source {
+        Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot, &[])),
+        Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot, &[])),
+        _ => {}
+    }
+    if is_ordered {
+        let mut behind = None;
+        if source.count(share) > FIRST_LOOKS as u64 {
+            for (sequence, slot) in share.queue.iter().take(FIRST_LOOKS) {
+                look(*slot, &[])?;
+                behind = Some(*sequence);
+            }
+        }
+        let (mut slots, mut passed) = (Vec::new(), 0);
+        source.each(&mut |slot| {
+            passed += 1;
+            if passed % PASSED_AT_ONCE == 0 {
+                go_on()?;
+            }
+            let sequence = share.entries.get(slot).map(Entry::sequence);
+            slots.extend(sequence.filter(|sequence| Some(*sequence) > behind).map(|sequence| (sequence, slot)));
+            ControlFlow::Continue(())
+        })?;
+        slots.sort_unstable();
+        slots.dedup();
+        return slots.into_iter().try_for_each(|(_, slot)| look(slot, &[]));
+    }
+    // An entry with several items may be at several keys.
+    let mut seen = source.is_many().then(BTreeSet::new);
+    source.each(&mut |slot| {
+        let is_new = seen.as_mut().is_none_or(|seen| seen.insert(slot));
+        if is_new { look(slot, &[]) } else { ControlFlow::Continue(()) }
+    })
 }

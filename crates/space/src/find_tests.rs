@@ -266,3 +266,92 @@ fn a_queue_is_gone_through_in_order_wherever_in_it_those_that_match_stand() {
         assert_eq!(indexed.len() as u64, stand.end - stand.start);
     }
 }
+
+/// Along an index, in pieces, each behind the last one of the piece before: all of it, once and in order.
+#[test]
+fn a_search_along_an_index_goes_on_behind_what_it_has_come_to() {
+    let mut engine = Engine::default();
+    let indexes: &[(IndexKind, &[&str])] = &[(IndexKind::Ordered, &["n"]), (IndexKind::Ordered, &["kind", "n"])];
+    apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Any, indexes) });
+    for id in 0..500u64 {
+        let fields = [("n", Value::from(id * 7 % 90)), ("kind", Value::from(id % 2))];
+        write(&mut engine, id, &Document::from_pairs(fields), 0);
+    }
+    for sql in [
+        "n >= 10 ORDER BY n",
+        "n > 10 AND n < 80 ORDER BY n DESC",
+        "kind = 1 ORDER BY n",
+        "kind = 1 ORDER BY n DESC",
+        "kind = 0 AND n >= 3 ORDER BY n DESC",
+    ] {
+        let query = crate::select::Query::parse(sql).unwrap();
+        let filter = Filter::new(query.predicate.clone());
+        let first = Some(crate::along::First { order: &query.order, enough: 7 });
+        let search = Search { first, ..all(&filter) };
+        let mut expected = Vec::new();
+        let _ = engine.find(search, &mut |found| {
+            expected.push(found.place);
+            ControlFlow::Continue(())
+        });
+        assert!(expected.len() > 150, "{sql}");
+        for piece in [1, 2, 7, 8, 9, 1000] {
+            let (mut came, mut last) = (Vec::new(), None::<(Vec<u8>, Place)>);
+            loop {
+                let before = last.take();
+                let behind = before.as_ref().map(|(rank, place)| Behind { rank, place: *place });
+                let mut some = 0;
+                let outcome = engine.find_along(search, behind, &mut |found| {
+                    came.push(found.place);
+                    last = Some((found.rank.to_vec(), found.place));
+                    some += 1;
+                    if some < piece { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                if outcome.expect("it is along an index") == ControlFlow::Continue(()) {
+                    break;
+                }
+            }
+            assert_eq!(came, expected, "{sql}, {piece} at a time");
+        }
+    }
+    // Where keys are not the whole order, or there is no way in it, nothing is looked at.
+    for sql in ["n >= 10 ORDER BY n, id", "kind = 1 ORDER BY kind", "id >= 0 ORDER BY id", "n >= 10 ORDER BY kind"] {
+        let query = crate::select::Query::parse(sql).unwrap();
+        let filter = Filter::new(query.predicate.clone());
+        let search = Search { first: Some(crate::along::First { order: &query.order, enough: 7 }), ..all(&filter) };
+        assert_eq!(engine.find_along(search, None, &mut |_| panic!("{sql}")), None, "{sql}");
+    }
+}
+
+/// Whoever goes on behind what he has found has to know that it is as it was.
+#[test]
+fn every_change_of_entries_is_counted_and_no_look() {
+    let mut engine = Engine::default();
+    assert_eq!(engine.changes(OF), None);
+    apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Any, &[]) });
+    let count = |engine: &Engine| engine.changes(OF).unwrap();
+    let mut before = count(&engine);
+    let mut changed = |engine: &Engine, what: &str| {
+        let now = count(engine);
+        assert_eq!(now > std::mem::replace(&mut before, now), !what.starts_with("no"), "{what}");
+    };
+    let document = |n: i64| Document::from_pairs([("n", n)]);
+    write(&mut engine, 1, &document(1), 0);
+    changed(&engine, "a new entry");
+    write(&mut engine, 1, &document(2), 0);
+    changed(&engine, "another in its place");
+    let id = Value::from(1u64);
+    apply(&mut engine, &Command::Renew { of: OF, expires_ms: 7, id: id.scalar() });
+    changed(&engine, "another lease");
+    let _ = found(&engine, &Filter::all());
+    let place = engine.find_id(OF, id.scalar()).unwrap();
+    engine.set_locked(place, true);
+    engine.touch(place);
+    changed(&engine, "no change: it was looked at, locked and used");
+    apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Any, KINDS[0]) });
+    changed(&engine, "other indexes");
+    let (reason, entry) = (Reason::Taken, Removed::Id(id.scalar()));
+    apply(&mut engine, &Command::Remove { of: OF, reason, entry });
+    changed(&engine, "one less");
+    apply(&mut engine, &Command::Remove { of: OF, reason, entry: Removed::Id(id.scalar()) });
+    changed(&engine, "no change: it was gone");
+}

@@ -43,7 +43,7 @@ mod value;
 
 pub use crate::serde::Timestamp;
 pub use aggregate::{GroupLimits, Groups};
-pub use along::First;
+pub use along::{Behind, First};
 pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
 pub use compare::compare;

@@ -51,6 +51,8 @@ pub(crate) struct Share {
     /// When something last went, or was changed so that it may not match any more: what rests on it that an entry is not there. Not
     /// the end of a lease, which is as sure after a crash.
     pub(crate) gone: Position,
+    /// How often something here was written, removed, leased anew or declared anew: while it stays, a search finds what it found before.
+    pub(crate) changes: u64,
     /// Tells what it takes, while somebody wants to know.
     gauge: Option<Gauge>,
 }
@@ -73,6 +75,7 @@ impl Share {
             used: Used::default(),
             bytes: 0,
             gone: Position::ZERO,
+            changes: 0,
             gauge: None,
         }
     }
@@ -104,7 +107,7 @@ impl Share {
             // What was used last is as it was.
             (true, true) | (false, false) => {}
         }
-        self.tell_gauge();
+        self.changed();
     }
 
     pub(crate) fn check_redeclare(&self, definition: &Definition) -> Result<()> {
@@ -139,6 +142,12 @@ impl Share {
     /// From now on `gauge`, if there is one, knows what it takes.
     pub(crate) fn set_gauge(&mut self, gauge: Option<Gauge>) {
         self.gauge = gauge;
+        self.tell_gauge();
+    }
+
+    /// Behind every change.
+    fn changed(&mut self) {
+        self.changes += 1;
         self.tell_gauge();
     }
 
@@ -231,7 +240,7 @@ impl Share {
         }
         self.set_lease(slot, expires_ms);
         self.touch(slot);
-        self.tell_gauge();
+        self.changed();
         slot
     }
 
@@ -258,7 +267,7 @@ impl Share {
         }
         self.entries.replace(&self.definition.id, slot, entry)?;
         self.touch(slot);
-        self.tell_gauge();
+        self.changed();
         Some(old)
     }
 
@@ -281,7 +290,7 @@ impl Share {
         let before = self.entry_bytes(entry, self.entries.expires_ms(slot));
         self.bytes = self.bytes - before + self.entry_bytes(entry, expires_ms);
         self.set_lease(slot, expires_ms);
-        self.tell_gauge();
+        self.changed();
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Entry> {
@@ -300,7 +309,7 @@ impl Share {
             self.let_group_go(fields);
         }
         self.used.remove(slot);
-        self.tell_gauge();
+        self.changed();
         Some(entry)
     }
 

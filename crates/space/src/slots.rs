@@ -94,11 +94,10 @@ impl Slots {
         }
     }
 
-    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
-        match self {
-            Self::Few(..) => Box::new(self.few().iter().copied()),
-            Self::Many(many) => Box::new(many.iter().copied()),
-        }
+    /// In order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
+        let many = if let Self::Many(many) = self { Some(many) } else { None };
+        self.few().iter().chain(many.into_iter().flatten()).copied()
     }
 }
 

@@ -14,6 +14,7 @@ use super::commit::What;
 use super::entries::{Entries, Entry};
 use super::locks::NOBODY;
 use super::memory::Held;
+use super::merged::Page;
 use super::ranked::Ranked;
 use super::read::{ReadOptions, is_visible};
 use super::route;
@@ -79,6 +80,10 @@ impl Entries {
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let enough = limit.saturating_add(skip);
         if let (None, Some(query)) = (&wanted.id, query.filter(|query| !query.order.is_empty())) {
+            if let Some(Shown { mut value, position }) = self.merge(Page { wanted, query, enough }, held)? {
+                value.drain(..skip.min(value.len()));
+                return Ok(Shown { value, position });
+            }
             let shown = self.gather_in_order(wanted, Ranked::new(query, enough), held)?;
             return Ok(Shown { value: shown.value.skip(skip).map(Entry::from).collect(), position: shown.position });
         }

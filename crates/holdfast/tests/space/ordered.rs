@@ -1,8 +1,9 @@
 //! The first of many, in an order: along an index or not, the same.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use holdfast::space::{IndexDefinition, Outlook, Path, Placement, Query, ValueRef};
+use holdfast::space::{IndexDefinition, Outlook, Path, Placement, Query, Storage, ValueRef};
 
 use super::*;
 
@@ -163,4 +164,85 @@ fn the_first_of_many_are_come_to_along_an_index_and_not_by_looking_at_all() {
     entries.write(&Document::from_pairs([("id", 5000)]), &upsert()).unwrap();
     let first = entries.read_many(&Wanted::query("id >= 0 ORDER BY n LIMIT 2", &[]).unwrap(), 10).unwrap();
     assert_eq!(first.iter().map(id).collect::<Vec<_>>(), [5000, 0]);
+}
+
+/// Of a type that lies by its customer, with these: whose, and how they are ordered.
+fn by_customer(store: &Store, name: &str, all: impl Iterator<Item = (String, i64)>) -> Entries {
+    let routing = Some(Path::parse("customer").unwrap());
+    let definition = ordered(Definition { routing, ..Definition::new("o", name) }, &["total"]);
+    let entries = store.space("o").declare(definition).unwrap();
+    for ((customer, total), id) in all.zip(0..) {
+        entries.write(&order(id, &customer, total), &upsert()).unwrap();
+    }
+    entries
+}
+
+/// A partition is asked for its share of a page, and again when it has more of it: wherever the first lie, and however many are equal.
+#[test]
+fn a_page_is_the_same_whichever_partitions_its_entries_lie_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let one = |id: i64| if id % 4 == 0 { "all".to_owned() } else { format!("c{id}") };
+    let kinds = [
+        // The first quarter in one partition; all in one; all equal; equal by tens, the one partition among them.
+        by_customer(&store, "first", (0..800).map(|id| (one(id), if id % 4 == 0 { id } else { 10_000 + id }))),
+        by_customer(&store, "alone", (0..800).map(|id| ("all".to_owned(), id))),
+        by_customer(&store, "equal", (0..800).map(|id| (format!("c{id}"), 7))),
+        by_customer(&store, "tens", (0..800).map(|id| (one(id), id / 10))),
+    ];
+    for entries in &kinds {
+        for (condition, keys) in [("total >= 0", "total"), ("total >= 0", "total DESC"), ("total > 5", "total")] {
+            let sql = format!("{condition} ORDER BY {keys}");
+            let all = entries.read_many(&Wanted::query(&sql, &[]).unwrap(), usize::MAX).unwrap();
+            let longest: Vec<i64> = all.iter().map(id).collect();
+            assert!(longest.len() > 700, "{sql}: without a limit all");
+            for limit in [799, 0, 1, 2, 15, 16, 17, 100, 150, 400] {
+                for offset in [0, 3] {
+                    check(entries, condition, &format!("ORDER BY {keys}"), (limit, offset));
+                }
+                let sql = format!("{condition} ORDER BY {keys} LIMIT {limit}");
+                let found = entries.read_many(&Wanted::query(&sql, &[]).unwrap(), usize::MAX).unwrap();
+                let found: Vec<i64> = found.iter().map(id).collect();
+                assert!(longest.starts_with(&found), "{sql}: of equal ones the same are first");
+            }
+        }
+    }
+}
+
+/// Behind a page's first entries a partition is asked for more, and may have been changed meanwhile: an entry that goes to and fro was there twice,
+/// or not at all.
+#[test]
+fn a_partition_that_is_asked_twice_for_a_page_is_shown_as_of_one_instant() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { limits: Limits::default(), ..options() }).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let storage = Storage::Volatile;
+    let definition = ordered(Definition { routing, storage, ..Definition::new("o", "t") }, &["total"]);
+    let entries = store.space("o").declare(definition).unwrap();
+    for id in 0..300 {
+        entries.write(&order(id, "all", id * 10), &upsert()).unwrap();
+        entries.write(&order(1_000 + id, &format!("c{id}"), 100_000 + id), &upsert()).unwrap();
+    }
+    let page = Wanted::query("total >= 0 ORDER BY total LIMIT 300", &[]).unwrap();
+    let (ends, moved) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // From the front of the page to its end, and back.
+            while !ends.load(Ordering::Relaxed) {
+                for total in [2_995, 5] {
+                    entries.write(&order(0, "all", total), &upsert()).unwrap();
+                    moved.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        for _ in 0..3_000 {
+            let found = entries.read_many(&page, usize::MAX).unwrap();
+            let ids: Vec<i64> = found.iter().map(id).collect();
+            let of_all = ids.iter().filter(|id| **id < 300).count();
+            assert!(ids.len() == 300 && of_all == 300, "{of_all} of {ids:?}");
+            assert_eq!(ids.iter().filter(|id| **id == 0).count(), 1);
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert!(moved.into_inner() > 100, "it was changed meanwhile");
 }
