@@ -63,11 +63,7 @@ impl Reply {
     /// A document, as the client wants them.
     pub(crate) fn document(&mut self, document: &Document) {
         match self.documents {
-            Documents::Json => {
-                let mut json = Vec::with_capacity(document.as_bytes().len() + 16);
-                document.write_json(&mut json);
-                self.bulk(&json);
-            }
+            Documents::Json => self.made(document.as_bytes().len(), |out| document.write_json(out)),
             Documents::MessagePack => self.bulk(&document.to_msgpack()),
         }
     }
@@ -171,6 +167,35 @@ impl Reply {
         self.header(b'$', value.len());
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string that `write` appends to what is there, of about so many bytes: it is never anywhere else.
+    fn made(&mut self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let begins = self.out.len();
+        if begins + 32 > self.bytes_max {
+            self.overflowed = true;
+            return;
+        }
+        self.out.reserve(about + 32);
+        self.header(b'$', about);
+        let behind = self.out.len();
+        write(&mut self.out);
+        let length = self.out.len() - behind;
+        if begins + length + 32 > self.bytes_max {
+            self.overflowed = true;
+            self.out.truncate(begins);
+            return;
+        }
+        if length != about {
+            let digits = Decimal::of_u64(length as u64);
+            self.out.splice(begins + 1..behind - 2, digits.as_bytes().iter().copied());
+        }
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Makes room for so many bytes more, which are about to come: to grow by and by is to copy what is there each time.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes.min(self.bytes_max.saturating_sub(self.out.len())));
     }
 
     pub(crate) fn text(&mut self, value: &str) {
@@ -299,6 +324,33 @@ mod tests {
         reply.protocol = protocol;
         write(&mut reply);
         String::from_utf8(reply.as_bytes().to_vec()).unwrap()
+    }
+
+    /// What is made in place is told to be about as long as it is stored, which has more digits or fewer.
+    #[test]
+    fn what_is_made_in_place_is_what_would_be_copied() {
+        for (about, length) in [(0, 0), (0, 1), (9, 10), (10, 9), (100, 1000), (1000, 100), (1057, 1060), (5, 12_345)] {
+            let text = vec![b'x'; length];
+            let (mut made, mut copied) = (Reply::new(1 << 20), Reply::new(1 << 20));
+            for reply in [&mut made, &mut copied] {
+                reply.ok();
+                reply.reserve(7);
+            }
+            made.made(about, |out| out.extend_from_slice(&text));
+            copied.bulk(&text);
+            [&mut made, &mut copied].into_iter().for_each(Reply::ok);
+            assert!(made.as_bytes() == copied.as_bytes(), "{about} {length}");
+            assert!(!made.take_overflow());
+            // Where one fits the other does, and nothing is left of one that does not.
+            for room in 0..80 {
+                let (mut made, mut copied) = (Reply::new(length + room), Reply::new(length + room));
+                [&mut made, &mut copied].into_iter().for_each(Reply::ok);
+                made.made(about, |out| out.extend_from_slice(&text));
+                copied.bulk(&text);
+                assert_eq!(made.as_bytes(), copied.as_bytes(), "{about} {length} {room}");
+                assert_eq!(made.take_overflow(), copied.take_overflow(), "{about} {length} {room}");
+            }
+        }
     }
 
     #[test]

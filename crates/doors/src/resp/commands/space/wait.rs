@@ -30,6 +30,9 @@ const STOPS: &str = "UNAVAILABLE the connection is closed before the table was r
 /// The longest that IFEXISTS waits, which takes a thread.
 const IF_EXISTS_MAX: Duration = Duration::from_secs(60);
 
+/// What an entry of a reply has beside its document.
+const ENTRY_REPLY_BYTES: usize = 96;
+
 /// A reply, what it rests on, and the entries in it that the client does not have yet.
 pub(crate) type Waited = Result<(Written, Vec<Handed>), Fail>;
 
@@ -92,6 +95,8 @@ impl Many {
     }
 
     pub(crate) fn write(&self, reply: &mut Reply, entries: &[Entry]) {
+        let bytes = |entry: &Entry| entry.document.as_bytes().len() + ENTRY_REPLY_BYTES;
+        reply.reserve(entries.iter().map(bytes).sum());
         reply.array(entries.len());
         entries.iter().for_each(|entry| write_entry(reply, entry));
     }
