@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use holdfast::Position;
@@ -279,7 +279,8 @@ impl Connection {
         let limits = &door.options.limits;
         let now_ms = door.store.now_ms();
         self.session.client.set_active(now_ms, bytes.len());
-        let mut started = Instant::now();
+        let began = Instant::now();
+        let mut started = began;
         let turn_ends = *self.turn.ends.get_or_insert(started + limits.turn_max);
         let (mut done, mut commands, mut ahead) = (0, 0, 0);
         let last_write = self.session.last_write;
@@ -329,7 +330,8 @@ impl Connection {
         self.turn.is_over |= started >= turn_ends;
         self.parser.shrink();
         reactor.lingering.note(if self.session.last_write == last_write { Came::Reads } else { Came::Writes });
-        self.note_habits(commands);
+        // Each command has read the clock when it was done.
+        self.note_habits(commands, started.saturating_duration_since(began));
         if self.reply.take_overflow() {
             // A reply that is too big became an error; only errors themselves can get here, with absurd limits.
             tracing::warn!(client = %self.session.client.address, "replies exceed output_bytes_max; closing the connection");
@@ -340,10 +342,12 @@ impl Connection {
         done
     }
 
-    /// Looks whether another reactor would serve it better, after so many commands in one read.
-    fn note_habits(&mut self, commands: usize) {
-        let (pipelines, commits) = (self.habit.pipelines(commands), self.session.commits >= COMMITS_MIN);
-        if !(pipelines || commits) || self.place.is_some() || !self.stream.may_move() {
+    /// Looks whether another reactor would serve it better, after so many commands in one read, which took so long.
+    fn note_habits(&mut self, commands: usize, took: Duration) {
+        // A piece of a command says nothing yet.
+        let is_busy = commands > 0 && self.habit.keeps_busy(commands, took);
+        let commits = self.session.commits >= COMMITS_MIN;
+        if !(is_busy || commits) || self.place.is_some() || !self.stream.may_move() {
             return;
         }
         if commits {
@@ -352,7 +356,7 @@ impl Connection {
             self.place = self.reactor.door.places.take();
         }
         let to = self.place.as_ref().map(|place| place.reactor);
-        let to = to.or_else(|| pipelines.then(|| self.reactor.door.next_for_pipelines()));
+        let to = to.or_else(|| is_busy.then(|| self.reactor.door.next_for_busy()));
         self.moves_to = to.filter(|to| *to != self.reactor.index).or(self.moves_to);
     }
 

@@ -45,7 +45,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Threads that serve connections, at least 1. One is enough for about two hundred thousand commands a second.
     pub reactors: usize,
-    /// Threads over which connections are spread whose clients pipeline: `reactors` and, if this is more, others that serve only those.
+    /// Threads over which connections are spread whose clients pipeline, or send commands that take long: `reactors` and, if this is more, others that serve only those.
     pub pipeline_reactors: usize,
     /// Threads that serve one connection each, of those that commit distributed transactions; others are served as usual.
     pub commit_reactors: usize,
@@ -171,16 +171,16 @@ pub(crate) struct Door {
     pub(crate) replies: Budget,
     /// What connections hear of keys that change.
     pub(crate) tracking: Arc<Tracking>,
-    /// Connections that were found to pipeline.
-    pipelining: AtomicUsize,
+    /// Connections that were found to keep their reactor busy.
+    busy: AtomicUsize,
     /// The reactors for connections that commit distributed transactions.
     pub(crate) places: Places,
 }
 
 impl Door {
-    /// The reactor for the next connection that pipelines.
-    pub(crate) fn next_for_pipelines(&self) -> usize {
-        self.pipelining.fetch_add(1, Relaxed) % self.options.pipeline_reactors
+    /// The reactor for the next connection that keeps one busy.
+    pub(crate) fn next_for_busy(&self) -> usize {
+        self.busy.fetch_add(1, Relaxed) % self.options.pipeline_reactors
     }
 
     pub(crate) fn new(store: Store, mut options: Options, address: SocketAddr) -> Self {
@@ -230,7 +230,7 @@ impl Door {
             inputs: Budget::new(limits.input_bytes_max as u64),
             replies: Budget::new(limits.replies_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
-            pipelining: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             store,
             options,
         }

@@ -145,3 +145,31 @@ fn connections_that_pipeline_are_spread_and_stay_what_they_were() {
         assert_eq!(rest(&mut clients[3]), "");
     }
 }
+
+/// Commands that come alone and take long keep an event loop as busy as many short ones: all were served by one, beside others that stood still.
+#[test]
+fn connections_whose_commands_take_long_are_spread_and_those_with_short_ones_are_not() {
+    let server = start(Durability::Written, |options| options.pipeline_reactors = 2);
+    let commands =
+        |reactor: usize| server.running.door.counters[reactor].commands.load(std::sync::atomic::Ordering::Relaxed);
+    let mut clients: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        for _ in 0..50 {
+            exchange(client, b"GET k\r\n", "$-1\r\n");
+        }
+    }
+    assert_eq!(commands(1), 0, "nobody keeps it busy yet");
+    let (long, expect) = (format!("MGET{}\r\n", " k".repeat(3_000)), format!("*3000\r\n{}", "$-1\r\n".repeat(3_000)));
+    // Some of these are sent in pieces, between which nothing is known.
+    for round in 0..20 {
+        for client in &mut clients {
+            let (one, other) = long.split_at(if round % 3 == 0 { 3_000 } else { 0 });
+            client.write_all(one.as_bytes()).unwrap();
+            exchange(client, other.as_bytes(), &expect);
+        }
+    }
+    assert!((0..2).all(|reactor| commands(reactor) > 20), "{:?}", (0..2).map(commands).collect::<Vec<_>>());
+    for client in &mut clients {
+        exchange(client, b"SET k v\r\nGET k\r\nDEL k\r\n", "+OK\r\n$1\r\nv\r\n:1\r\n");
+    }
+}
