@@ -14,20 +14,23 @@ const COMMANDS_MAX: usize = 16;
 
 /// Fetches ahead for commands in `behind` that are as `args`, which was handled a moment ago. How many bytes need not be looked at again.
 pub(crate) fn look(session: &Session, args: Args<'_>, command: &[u8], behind: &[u8]) -> usize {
-    if behind.is_empty() || !is_by_id(args) {
-        return 0;
-    }
+    let Some(at) = id_at(args).filter(|_| !behind.is_empty()) else { return 0 };
     // The words of an inline command lie elsewhere.
-    let Some(id) = args.place(4).filter(|id| command.get(id.clone()) == args.get(4)) else { return 0 };
+    let Some(id) = args.place(at).filter(|id| command.get(id.clone()) == args.get(at)) else { return 0 };
     let mut commands = 0;
     let ids = same(command, id, behind).take(COMMANDS_MAX).inspect(|_| commands += 1).filter_map(argument::scalar);
     session.last_type.fetch_ahead(ids);
     commands * command.len()
 }
 
-fn is_by_id(args: Args<'_>) -> bool {
+/// Which word is the id, of a command that is about one entry by its id.
+fn id_at(args: Args<'_>) -> Option<usize> {
     let is = |at: usize, name: &str| args.at(at).eq_ignore_ascii_case(name.as_bytes());
-    is(3, "id") && (is(0, "space.read") || is(0, "space.take"))
+    match () {
+        () if is(3, "id") && (is(0, "space.read") || is(0, "space.take")) => Some(4),
+        () if is(0, "space.change") => Some(3),
+        () => None,
+    }
 }
 
 /// What stands at the place of `part` in commands that are as `command` but for that, one behind the other.
@@ -42,11 +45,36 @@ fn same<'b>(command: &'b [u8], part: std::ops::Range<usize>, behind: &'b [u8]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::wire::{Parser, Progress, WireLimits};
 
     fn parts(command: &str, part: &str, behind: &str) -> Vec<String> {
         let begin = command.find(part).unwrap();
         let same = same(command.as_bytes(), begin..begin + part.len(), behind.as_bytes());
         same.map(|part| String::from_utf8(part.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_id_is_where_each_command_has_it() {
+        for (line, at) in [
+            ("SPACE.READ s t ID 7", Some(4)),
+            ("space.take s t id 7", Some(4)),
+            ("SPACE.CHANGE s t 7 SET n 1", Some(3)),
+            ("SPACE.CHANGE s t id SET n 1", Some(3)),
+            ("SPACE.READ s t ANY", None),
+            ("SPACE.MCHANGE s t ID 7 SET n 1", None),
+            ("GET id", None),
+        ] {
+            let (mut parser, line) = (Parser::new(), format!("{line}\r\n"));
+            let limits = WireLimits {
+                line_bytes_max: 1 << 10,
+                bulk_bytes_max: 1 << 10,
+                command_bytes_max: 1 << 10,
+                args_max: 10,
+                unauthenticated: None,
+            };
+            assert!(matches!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Command { .. })));
+            assert_eq!(id_at(parser.args(line.as_bytes())), at, "{line}");
+        }
     }
 
     #[test]

@@ -95,13 +95,24 @@ fn many_reads_and_takes_by_id_in_one_pipe_are_answered_as_if_each_came_alone() {
     for id in 10..30 {
         assert_eq!([document(&mut stream), document(&mut stream)], [format!("{{\"id\":{id}}}"), "$-1".to_owned()]);
     }
+    let change = |id: i64| {
+        let (id, words) = (id.to_string(), ["SPACE.CHANGE", "shop", "jobs"]);
+        let words: Vec<&str> = words.into_iter().chain([id.as_str(), "SET", "n", "1"]).collect();
+        format!("*7\r\n{}", words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect::<String>())
+    };
+    // What was there and what was taken.
+    stream.write_all((20..40).map(change).collect::<String>().as_bytes()).unwrap();
+    for id in 20..40 {
+        let wanted = if id < 30 { "$-1".to_owned() } else { format!("{{\"id\":{id},\"n\":1}}") };
+        assert_eq!(document(&mut stream), wanted);
+    }
     let error = "-ERR JSON: EOF while parsing a string at line 1 column 2\r\n";
     exchange(&mut stream, words[0].repeat(3).as_bytes(), &"$-1\r\n".repeat(3));
     exchange(&mut stream, words[2].repeat(2).as_bytes(), &error.repeat(2));
     // The type goes while reads of it stand behind.
     let again = [&by_id("SPACE.READ", "30"), "SPACE.DROP shop jobs\r\n", &by_id("SPACE.READ", "31").repeat(2)].concat();
     stream.write_all(again.as_bytes()).unwrap();
-    assert_eq!(document(&mut stream), "{\"id\":30}");
+    assert_eq!(document(&mut stream), "{\"id\":30,\"n\":1}");
     exchange(&mut stream, b"PING\r\n", ":1\r\n-ERR the s");
 }
 
