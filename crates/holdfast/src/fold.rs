@@ -11,9 +11,10 @@ use journal::Position;
 use kv::{Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
 use regex::bytes::Regex;
 
-use self::beside::{Folding, Objects};
+use self::beside::Objects;
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hands::Working;
 use crate::snapshot::Snapshot;
 
 /// Objects that a fold goes through before it has a second thread: what it takes to start one is a small part of what they took.
@@ -252,8 +253,8 @@ impl Snapshot {
             Some(FoldCursor(Place::Key(place))) => Some(place.as_slice()),
             Some(_) => return Err(other_order()),
         };
-        let _this = Folding::this();
-        let another = (going.most() > ALONE).then(|| Folding::another(self.inner().threads)).flatten();
+        let _this = Working::this();
+        let another = (going.most() > ALONE).then(|| Working::another(self.inner().threads)).flatten();
         let bounds = going.range(after).bounds(Reading::Sweep);
         let alone = if another.is_some() { ALONE } else { usize::MAX };
         let here = Objects::here(&self.readers, &bounds, self.now_ms());

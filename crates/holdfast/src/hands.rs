@@ -1,7 +1,8 @@
-//! Doing the same with each of some things, by several threads.
+//! Doing the same with each of some things, by several threads; and who may have a second thread for what it goes through.
 //!
 //! May use: nothing. Must not know: what is done.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Threads that do this at the most: each may have a piece of the journal in memory.
@@ -30,13 +31,40 @@ pub(crate) fn each<T: Send, R: Send>(things: Vec<T>, hands: usize, work: impl Fn
     };
     std::thread::scope(|scope| {
         for number in 0..helpers {
-            let name = format!("holdfast-open-{number}");
+            let name = format!("holdfast-hand-{number}");
             let _ = std::thread::Builder::new().name(name).spawn_scoped(scope, hand);
         }
         hand();
     });
     // A thread that panicked has this one panic, so that nothing is missing here.
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+}
+
+/// Threads of this program that go through all partitions: folds by key, and figures over entries.
+static WORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread that goes through all partitions.
+pub(crate) struct Working(());
+
+impl Working {
+    /// This one.
+    pub(crate) fn this() -> Self {
+        WORKING.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+
+    /// One more, if all that work then have a processor each: more would only take it from the others.
+    pub(crate) fn another(threads: bool) -> Option<Self> {
+        let most = hands(threads);
+        let add = |working| (working < most).then_some(working + 1);
+        WORKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(()))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        WORKING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

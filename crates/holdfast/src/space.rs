@@ -7,6 +7,7 @@ mod cancel;
 mod commit;
 mod entries;
 pub(crate) mod files;
+mod grouped;
 mod kept;
 pub(crate) mod kind;
 mod limit;

@@ -6,46 +6,16 @@
 //! May use: `kv`. Must not know: what a fold looks for.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{Builder, Scope};
 
 use kv::{Bounds, Item, Items, Reader};
-
-use crate::hands::hands;
 
 /// Bytes of a block, give or take an object: they pass from one processor's cache to the other's.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Blocks that are full and wait to be shown.
 const BLOCKS_AHEAD: usize = 2;
-
-/// Threads of this program that fold by key.
-static FOLDING: AtomicUsize = AtomicUsize::new(0);
-
-/// A thread that folds by key.
-pub(super) struct Folding(());
-
-impl Folding {
-    /// This one.
-    pub(super) fn this() -> Self {
-        FOLDING.fetch_add(1, Ordering::Relaxed);
-        Self(())
-    }
-
-    /// One more, if all that fold then have a processor each: more would only take it from the others.
-    pub(super) fn another(threads: bool) -> Option<Self> {
-        let most = hands(threads);
-        let add = |folding| (folding < most).then_some(folding + 1);
-        FOLDING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(()))
-    }
-}
-
-impl Drop for Folding {
-    fn drop(&mut self) {
-        FOLDING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Objects of all partitions, in order. It stands on one once [`Objects::advance`] said so.
 pub(super) struct Objects {

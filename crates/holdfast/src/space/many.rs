@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use ::space::{
-    AtLimit, Change, Document, EVERYBODY, Engine, First, Found, Place, Plan, Reason, Search, Stored, ValueRef,
+    AtLimit, Change, Definition, Document, EVERYBODY, Engine, First, Found, Place, Plan, Reason, Search, Stored,
+    ValueRef,
 };
 use journal::{Log, PartitionId, Position};
 
@@ -423,12 +424,7 @@ impl Entries {
         self.settle(Shown { value: all, position })
     }
 
-    pub(super) fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Document) -> Result<()>) -> Result<()> {
-        let position = self.each_shown(wanted, visit)?;
-        self.settle(Shown { value: (), position })
-    }
-
-    /// As [`Entries::each`], without waiting: returns what it rests on.
+    /// Shows each document that matches, without waiting for what that rests on, which it returns.
     pub(super) fn each_shown(
         &self,
         wanted: &Wanted,
@@ -449,29 +445,43 @@ impl Entries {
         let watch = self.watch();
         let (mut newest, mut held) = (Position::ZERO, self.inner().query_memory.run());
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            let (mut found, mut refused) = (Vec::new(), None);
-            {
-                let engine = partition.space();
-                partition.check()?;
-                let now_ms = self.inner().clock.wall_ms();
-                self.search(&watch, (&engine, wanted, EVERYBODY), &mut |it| {
-                    if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
-                        newest = newest.max(it.version());
-                        found.push(it.document().clone());
-                        refused = held.reach(found.len() as u64 * DOCUMENT_BYTES).err();
-                    }
-                    if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })?;
-                newest = newest.max(engine.gone(self.kind.of));
-            }
-            if let Some(refused) = refused {
-                return Err(refused);
-            }
-            for document in &found {
-                watch.pass(document.as_bytes().len())?;
-                visit(Some(document))?;
-            }
+            let mut some = |document: &Document| visit(Some(document));
+            newest = newest.max(self.each_in(partition, (wanted, &definition), &watch, &mut held, &mut some)?);
             visit(None)?;
+        }
+        Ok(newest)
+    }
+
+    /// Shows each document of one partition that matches.
+    pub(super) fn each_in(
+        &self,
+        partition: &Partition,
+        (wanted, definition): (&Wanted, &Definition),
+        watch: &Watch<'_>,
+        held: &mut Held,
+        visit: &mut dyn FnMut(&Document) -> Result<()>,
+    ) -> Result<Position> {
+        let (mut found, mut refused, mut newest) = (Vec::new(), None, Position::ZERO);
+        {
+            let engine = partition.space();
+            partition.check()?;
+            let now_ms = self.inner().clock.wall_ms();
+            self.search(watch, (&engine, wanted, EVERYBODY), &mut |it| {
+                if is_visible(&it, now_ms) && wanted.names(definition, it.document().fields()) {
+                    newest = newest.max(it.version());
+                    found.push(it.document().clone());
+                    refused = held.reach(found.len() as u64 * DOCUMENT_BYTES).err();
+                }
+                if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            newest = newest.max(engine.gone(self.kind.of));
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        for document in &found {
+            watch.pass(document.as_bytes().len())?;
+            visit(document)?;
         }
         Ok(newest)
     }

@@ -2,7 +2,7 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
-use ::space::{Document, GroupLimits, Groups, Plan, Query, Value};
+use ::space::{Document, Groups, Plan, Query, Value};
 
 use super::entries::{Entries, Entry};
 use super::memory::Held;
@@ -16,8 +16,8 @@ const ROW_BYTES: u64 = 64;
 const MAKING: u64 = 16;
 
 impl Entries {
-    /// Answers a whole query: columns, aggregates, GROUP BY, HAVING, ORDER BY, LIMIT. Partitions are read one after another:
-    /// each as of one instant. The query is a text, or a [`PreparedQuery`](super::PreparedQuery) that need not be parsed.
+    /// Answers a whole query: columns, aggregates, GROUP BY, HAVING, ORDER BY, LIMIT. Partitions are read one after another,
+    /// for aggregates over many entries by two threads: each as of one instant. The query is a text, or a [`PreparedQuery`](super::PreparedQuery) that need not be parsed.
     ///
     /// # Errors
     /// `Invalid` names what is not understood, and what would be; `Limit` when there are too many groups, or it takes too much memory.
@@ -41,12 +41,10 @@ impl Entries {
         if query.explain {
             return self.explained(&wanted);
         }
-        let mut held = self.inner().query_memory.run();
         if query.is_grouped() {
-            let mut groups = Groups::new(GroupLimits::default());
-            self.each(&wanted, &mut |document| add(&mut groups, &query, document, &mut held))?;
-            return first_of(groups, &query, max);
+            return first_of(self.grouped(&wanted, &query)?, &query, max);
         }
+        let mut held = self.inner().query_memory.run();
         let shown = self.gather(&wanted, max, &mut held)?;
         let entries = self.settle(shown)?;
         self.rows(&query, &entries)

@@ -72,6 +72,11 @@ impl<'a> Watch<'a> {
         Stop::NEVER.watch(clock)
     }
 
+    /// The same operation, in another thread.
+    pub(crate) fn beside(&self) -> Self {
+        Self { left: Cell::new(STRETCH_BYTES), ..*self }
+    }
+
     /// Whether the operation may go on.
     ///
     /// # Errors
