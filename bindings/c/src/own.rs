@@ -176,7 +176,7 @@ impl OwnWork {
 
     /// Makes it happen, and with it the decision about these branches.
     pub(crate) fn commit(self, id: TransactionId, prepared: &[BranchName]) -> tm::Result<()> {
-        commit_with_decision(self.changes, OwnDecision { id, prepared, durability: self.durability })
+        commit_with_decision(&self.store, self.changes, OwnDecision { id, prepared, durability: self.durability })
     }
 
     pub(crate) fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8]) -> Result<()> {

@@ -306,14 +306,24 @@ impl Transaction {
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
     pub fn commit(self, durability: Durability) -> Result<Committed> {
+        let store = self.store.clone();
+        let committed = self.commit_with_room(durability)?;
+        store.wait(committed.position, durability)?;
+        Ok(committed)
+    }
+
+    /// As [`Transaction::commit`], and does not wait for what happened: only for room for points, and for what a refusal rests on. Nobody
+    /// may be told of it before its position is as durable as it has to be: see [`Store::wait`].
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]. After all but `Corrupt` and `Unknown` nothing has happened.
+    pub fn commit_with_room(self, durability: Durability) -> Result<Committed> {
         self.store.give_way(durability);
         if let Some(points) = self.points.as_ref().filter(|points| !points.is_empty()) {
             self.store.series().make_room(points.len())?;
         }
         let store = self.store.clone();
-        let committed = store.told(self.commit_no_wait(), durability)?;
-        store.wait(committed.position, durability)?;
-        Ok(committed)
+        store.told(self.commit_no_wait(), durability)
     }
 
     /// As [`Transaction::commit`], and waits for nothing: neither for durability nor for room for points. Nobody may be told of it

@@ -2,7 +2,7 @@
 //!
 //! May use: `decisions`, `embedded`. Must not know: resource managers, async.
 
-use holdfast::Durability;
+use holdfast::{Durability, Store};
 use xa::{BranchName, TransactionId};
 
 use crate::decisions::{Error, ErrorKind, Result};
@@ -23,21 +23,30 @@ pub struct OwnDecision<'a> {
 /// asked; after a crash either both are there or neither.
 ///
 /// # Errors
-/// Nothing happened but after `Unknown`: `Aborted` when the transaction will never be committed or its changes took too long,
-/// `Invalid` when somebody else changed what they rest on, or they are too many or cannot be written.
-pub fn commit_with_decision(mut changes: holdfast::Transaction, decision: OwnDecision<'_>) -> Result<()> {
+/// Nothing happened but after `Unknown`: `Aborted` when the transaction will never be committed, its changes took too long or the
+/// disk is full, `Invalid` when somebody else changed what they rest on, or they are too many or cannot be written.
+pub fn commit_with_decision(
+    store: &Store,
+    mut changes: holdfast::Transaction,
+    decision: OwnDecision<'_>,
+) -> Result<()> {
     if !decision.prepared.is_empty() {
         changes.decide(decision.id, decision.prepared);
     }
-    changes.commit(decision.durability).map(drop).map_err(|error| match error.kind() {
-        // Both are told before anything is written.
-        holdfast::ErrorKind::Limit => Error { kind: ErrorKind::Invalid, text: error.to_string() },
-        holdfast::ErrorKind::Timeout => Error { kind: ErrorKind::Aborted, text: error.to_string() },
-        _ => of_batch(error),
-    })
+    let committed = changes.commit_with_room(decision.durability).map_err(|error| {
+        use holdfast::ErrorKind as Kind;
+        let kind = match error.kind() {
+            // The batch may be in the journal.
+            Kind::Corrupt | Kind::Unknown | Kind::Internal => ErrorKind::Unknown,
+            Kind::Limit | Kind::Invalid | Kind::Conflict => ErrorKind::Invalid,
+            _ => ErrorKind::Aborted,
+        };
+        Error { kind, text: error.to_string() }
+    })?;
+    store.wait(committed.position, decision.durability).map_err(of_batch)
 }
 
-/// Why a batch with a decision failed.
+/// Why a batch with a decision failed, which may be on its way to the disk.
 pub(crate) fn of_batch(error: holdfast::Error) -> Error {
     match of_store(error) {
         // The batch may be on its way to the disk.

@@ -370,9 +370,11 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
             None => (TwoPhase::commit(&orders, other), coordinator.decide(id)),
         },
         (Ending::Commit, Some(local)) => {
-            let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
-            let decide =
-                Decide::call(move |prepared| commit_with_decision(local, OwnDecision { id, prepared, durability }));
+            let store = coordinator.store().expect("what is of the store came from it").clone();
+            let durability = store.durability();
+            let decide = Decide::call(move |prepared| {
+                commit_with_decision(&store, local, OwnDecision { id, prepared, durability })
+            });
             (TwoPhase::commit(&orders, other), decide)
         }
         (Ending::CommitWith(decide), _) => (TwoPhase::commit(&orders, OtherWork::Local), Decide::Wait(decide)),

@@ -43,7 +43,32 @@ fn changes_whose_lease_has_ended_are_not_committed() {
     }
     let id = store.xa().begin(&Begin::default()).unwrap();
     let decision = OwnDecision { id, prepared: &[], durability: Durability::Synced };
-    let failed = commit_with_decision(changes, decision).unwrap_err();
+    let failed = commit_with_decision(&store, changes, decision).unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Aborted, "{failed}");
     assert!(store.kv().get(b"b", b"k").unwrap().is_none());
+}
+
+/// What is refused before it is written was told as unknown: with a full disk, on which no abort could be written either, branches
+/// stayed prepared.
+#[tokio::test]
+async fn changes_for_which_there_is_no_room_roll_everything_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.series.free_bytes_min = u64::MAX;
+    let store = Store::open(folder.path(), options).unwrap();
+    let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
+    for monkeys in [&[][..], &[&Monkey::new("one")]] {
+        let mut transaction = coordinator.begin(Begin::default()).unwrap();
+        enlist(&mut transaction, monkeys).await;
+        let own = transaction.kv().unwrap();
+        own.put(b"b", b"k", b"", &PutOptions::default()).unwrap();
+        let rows = own.points();
+        let row = rows.row(b"m", |_| Ok(("m".to_owned(), Vec::new()))).unwrap();
+        let slot = rows.field(row, 0, b"value", |_| Ok("value".to_owned())).unwrap();
+        rows.push_float(slot, 1, 1.0);
+        let failed = transaction.commit().await.unwrap_err();
+        assert_eq!(failed.outcome, Outcome::RolledBack, "{failed}");
+        assert!(monkeys.iter().all(|monkey| monkey.calls() == ["prepare", "rollback"]));
+        assert!(store.kv().get(b"b", b"k").unwrap().is_none());
+    }
 }
