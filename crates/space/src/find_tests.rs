@@ -306,6 +306,7 @@ fn a_search_along_an_index_goes_on_behind_what_it_has_come_to() {
                     some += 1;
                     if some < piece { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                 });
+                assert!(came.len() <= expected.len(), "{sql}: each once");
                 if outcome.expect("it is along an index") == ControlFlow::Continue(()) {
                     break;
                 }
