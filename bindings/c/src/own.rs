@@ -221,7 +221,13 @@ impl OwnWork {
     }
 
     fn wanted(&self, space: &str, name: &str, id: &[u8]) -> Result<(Entries, Wanted)> {
-        Ok((self.entries(space, name)?, Wanted::id(Value::from_json(id)?)))
+        let (entries, id) = (self.entries(space, name)?, Value::from_json(id)?);
+        if let Some(path) = entries.definition().routed_by() {
+            let text =
+                format!("entries of {name} are known by {path} and their id: by the id alone several may be meant");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok((entries, Wanted::id(id)))
     }
 
     fn entry(

@@ -23,7 +23,7 @@ use crate::share::Share;
 /// Most keys of a range that are counted before it is taken for long.
 const COUNT_MAX: usize = 1024;
 
-/// Most keys that are counted of a way that is left as soon as there is enough: a page along it looks at fewer, and to count more would take longer than the page.
+/// Most keys that are counted of a way that is left as soon as there is enough: a page that is not longer looks at fewer, and to count more would take longer than the page.
 const GLANCE_MAX: usize = 256;
 
 /// How entries are found.
@@ -287,7 +287,9 @@ impl Engine {
     pub fn looks_at(&self, of: TypeId, filter: &Filter, first: Option<First<'_>>, few: u64) -> LooksAt {
         let Some(share) = self.types.get(&of) else { return LooksAt { most: 0, in_order: true } };
         let total = share.entries.len() as u64;
-        let most = usize::try_from(few).unwrap_or(usize::MAX).saturating_add(1).min(GLANCE_MAX);
+        let most = usize::try_from(few).unwrap_or(usize::MAX).saturating_add(1).min(COUNT_MAX);
+        let page = first.map_or(usize::MAX, |first| usize::try_from(first.enough).unwrap_or(usize::MAX));
+        let most = most.min(page.saturating_add(1).max(GLANCE_MAX));
         match way(share, filter, first) {
             Way::Along(way) => LooksAt { most: on_the_way(&way, total, most), in_order: true },
             Way::From(source) => LooksAt { most: source.at_most(share), in_order: false },

@@ -7,7 +7,7 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::Store;
 use tokio::net::TcpListener;
@@ -19,11 +19,14 @@ use super::options::Options;
 use super::places::Places;
 use super::shared::Shared;
 use crate::error::ServeError;
+use crate::iterations::locked;
 
 /// How long requests that are under way may take when the door closes.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a thread that asks the store waits for more to do before it ends.
 const BLOCKING_THREADS_IDLE: Duration = Duration::from_secs(1);
+/// How often it looks which iterations are over.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The least size of headers that `hyper` can be told.
 const HEADER_BYTES_MIN: usize = 8 << 10;
 
@@ -92,6 +95,8 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
 fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch::Receiver<bool>) {
     let serving = Arc::clone(&shared);
     runtime.block_on(async move {
+        // It ends with the event loop.
+        tokio::spawn(sweep(Arc::clone(&serving)));
         match TcpListener::from_std(listener) {
             Ok(listener) => accept(serving, listener, stop).await,
             Err(error) => tracing::error!(%error, "cannot listen"),
@@ -100,6 +105,15 @@ fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch
     // What still asks the store has nobody to answer to any more.
     runtime.shutdown_background();
     shared.stop();
+}
+
+/// Lets go of iterations whose time is over: they hold documents.
+async fn sweep(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
+    loop {
+        ticks.tick().await;
+        locked(&shared.iterations).close_expired(Instant::now());
+    }
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {

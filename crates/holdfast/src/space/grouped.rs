@@ -61,21 +61,26 @@ impl Entries {
         let (ours, others) = partitions.split_at(partitions.len().div_ceil(2));
         let (asked, watch) = (Asked { wanted, definition: &definition, query, is_over: &is_over }, self.watch());
         let (mut first, mut left) = (self.half(), ours);
-        let (_this, mut another, began) = (Working::this(), None, self.inner().clock.now());
+        let (this, mut another, began) = (Working::this(), None, self.inner().clock.now());
+        // Some ends are for one thread to be asked.
+        let may_share = watch.may_be_beside();
         while let (None, Some((partition, behind))) = (&another, left.split_first()) {
             self.add_up(&mut first, std::slice::from_ref(partition), asked, &watch)?;
             left = behind;
             // All partitions have about as much.
             let (took, done) = (self.inner().clock.now().since(began), ours.len() - left.len());
-            if took.as_nanos() * others.len() as u128 >= worth.as_nanos() * done as u128 {
+            let is_worth = may_share && !left.is_empty();
+            if is_worth && took.as_nanos() * others.len() as u128 >= worth.as_nanos() * done as u128 {
                 another = Working::another(self.inner().threads);
             }
         }
         let mut second = self.half();
-        let halves = vec![(&mut first, left, watch.beside()), (&mut second, others, watch)];
+        let halves = vec![(&mut first, left, watch.beside()), (&mut second, others, watch.beside())];
         let add_up =
             |(half, partitions, watch): (&mut Half, _, Watch<'_>)| self.add_up(half, partitions, asked, &watch);
         each(halves, if another.is_some() { 2 } else { 1 }, add_up).into_iter().collect::<Result<()>>()?;
+        drop((this, another));
+        watch.check()?;
         first.groups.merge(second.groups)?;
         let [groups, _] = &mut first.held;
         groups.reach(first.groups.bytes() as u64)?;

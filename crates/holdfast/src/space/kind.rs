@@ -22,6 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bits of a generated id that count within a millisecond.
 const ID_COUNT_BITS: u32 = 20;
+/// The same of a version that is no position. A double holds it exactly until 2039, as scripts and clients in JavaScript have numbers.
+const VERSION_COUNT_BITS: u32 = 12;
 
 /// One type.
 pub(crate) struct Kind {
@@ -195,7 +197,7 @@ impl Registry {
 
     /// The version of something that is in no journal: never given twice.
     pub(crate) fn next_version(&self, now_ms: u64) -> u64 {
-        next(&self.versions, now_ms)
+        next(&self.versions, now_ms << VERSION_COUNT_BITS)
     }
 
     /// No id up to this one is given again, whatever the clock says.
@@ -205,12 +207,11 @@ impl Registry {
 
     /// An id for an entry that came without: they go up with time.
     pub(crate) fn next_id(&self, now_ms: u64) -> i64 {
-        next(&self.ids, now_ms).cast_signed()
+        next(&self.ids, now_ms << ID_COUNT_BITS).cast_signed()
     }
 }
 
-fn next(last: &AtomicU64, now_ms: u64) -> u64 {
-    let least = now_ms << ID_COUNT_BITS;
+fn next(last: &AtomicU64, least: u64) -> u64 {
     let step = |last: u64| Some((last + 1).max(least));
     last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).map_or(least, step_of(least))
 }

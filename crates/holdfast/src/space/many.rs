@@ -81,11 +81,12 @@ impl Entries {
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let enough = limit.saturating_add(skip);
         if let (None, Some(query)) = (&wanted.id, query.filter(|query| !query.order.is_empty())) {
-            if let Some(Shown { mut value, position }) = self.merge(Page { wanted, query, enough }, held)? {
+            let watch = self.watch();
+            if let Some(Shown { mut value, position }) = self.merge(Page { wanted, query, enough }, &watch, held)? {
                 value.drain(..skip.min(value.len()));
                 return Ok(Shown { value, position });
             }
-            let shown = self.gather_in_order(wanted, Ranked::new(query, enough), held)?;
+            let shown = self.gather_in_order(wanted, Ranked::new(query, enough), &watch, held)?;
             return Ok(Shown { value: shown.value.skip(skip).map(Entry::from).collect(), position: shown.position });
         }
         let watch = self.watch();
@@ -145,10 +146,10 @@ impl Entries {
         &self,
         wanted: &Wanted,
         mut ranked: Ranked<'q>,
+        watch: &Watch<'_>,
         held: &mut Held,
     ) -> Result<Shown<impl Iterator<Item = Stored> + use<'q>>> {
         let definition = self.kind.definition();
-        let watch = self.watch();
         let (mut position, mut refused) = (Position::ZERO, None);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let engine = partition.space();

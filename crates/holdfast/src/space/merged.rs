@@ -49,6 +49,8 @@ struct Run<'a> {
     last: Option<(Range<usize>, Place)>,
     /// How many it was asked for last.
     asked: usize,
+    /// What is behind this rank is behind the page.
+    bound: Option<Vec<u8>>,
 }
 
 /// The share of a partition, and some more: entries are spread at random, and so one partition in a hundred has more than that.
@@ -62,9 +64,22 @@ impl Run<'_> {
         self.found.front().and_then(|(_, rank)| self.ranks.get(rank.clone()))
     }
 
+    /// The rank of what it has found last.
+    fn last_rank(&self) -> Option<&[u8]> {
+        self.found.back().and_then(|(_, rank)| self.ranks.get(rank.clone()))
+    }
+
     fn bytes(&self) -> u64 {
         self.found.len() as u64 * ENTRY_BYTES + self.ranks.len() as u64
     }
+}
+
+/// Behind which rank nothing is of the page any more: that of the last found, once as many were found.
+fn bound(runs: &[Run<'_>], enough: usize, direction: Direction) -> Option<Vec<u8>> {
+    let found: usize = runs.iter().map(|run| run.found.len()).sum();
+    let last = runs.iter().filter_map(Run::last_rank);
+    let last = if direction == Direction::Descending { last.min() } else { last.max() };
+    last.filter(|_| found >= enough).map(<[u8]>::to_vec)
 }
 
 /// Runs by what they are at, the one that comes next at the end.
@@ -100,18 +115,24 @@ impl Entries {
     ///
     /// # Errors
     /// As [`Entries::read`].
-    pub(super) fn merge(&self, page: Page<'_>, held: &mut Held) -> Result<Option<Shown<Vec<Entry>>>> {
+    pub(super) fn merge(
+        &self,
+        page: Page<'_>,
+        watch: &Watch<'_>,
+        held: &mut Held,
+    ) -> Result<Option<Shown<Vec<Entry>>>> {
         let definition = self.kind.definition();
         let partitions = route::of_wanted(self.inner(), &definition, page.wanted)?;
         let Some(last) = page.query.order.last().filter(|_| page.enough > 0 && partitions.len() > 1) else {
             return Ok(None);
         };
-        let (watch, asked) = (self.watch(), share(page.enough, partitions.len()));
-        let (mut runs, mut newest, mut bytes) = (Vec::with_capacity(partitions.len()), Position::ZERO, 0);
+        let asked = share(page.enough, partitions.len());
+        let (mut runs, mut newest, mut bytes) = (Vec::<Run<'_>>::with_capacity(partitions.len()), Position::ZERO, 0);
         for partition in partitions {
             let (found, ranks) = (VecDeque::new(), Vec::new());
-            let mut run = Run { partition, now_ms: None, changes: None, found, ranks, last: None, asked };
-            let asks = (page, &**definition, &watch);
+            let bound = bound(&runs, page.enough, last.direction);
+            let mut run = Run { partition, now_ms: None, changes: None, found, ranks, last: None, asked, bound };
+            let asks = (page, &**definition, watch);
             let Some(position) = self.ask(asks, &mut run, (held, bytes))? else { return Ok(None) };
             newest = newest.max(position);
             bytes += run.bytes();
@@ -129,7 +150,7 @@ impl Entries {
             }
             if run.found.is_empty() && run.last.is_some() {
                 run.asked = run.asked.saturating_mul(2).min(page.enough - entries.len());
-                let asks = (page, &**definition, &watch);
+                let asks = (page, &**definition, watch);
                 let Some(position) = self.ask(asks, run, (held, bytes))? else { return Ok(None) };
                 newest = newest.max(position);
                 bytes += run.bytes();
@@ -163,8 +184,13 @@ impl Entries {
         let go_on = || watch.go_on();
         let first = Some(First { order: &query.order, enough: enough as u64 });
         let search = Search { of, filter: &wanted.filter, by: EVERYBODY, first, go_on: &go_on };
+        let descends = query.order.last().is_some_and(|last| last.direction == Direction::Descending);
+        let bound = run.bound.take();
         let behind = last.as_ref().map(|(rank, place)| Behind { rank, place: *place });
         let came = engine.find_along(search, behind, &mut |it| {
+            if bound.as_deref().is_some_and(|bound| if descends { it.rank < bound } else { it.rank > bound }) {
+                return ControlFlow::Break(());
+            }
             if !is_visible(&it, now_ms) || !wanted.names(definition, it.document().fields()) {
                 return ControlFlow::Continue(());
             }

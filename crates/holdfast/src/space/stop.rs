@@ -77,6 +77,11 @@ impl<'a> Watch<'a> {
         Self { left: Cell::new(STRETCH_BYTES), ..*self }
     }
 
+    /// Whether several threads may do it: what a caller counts is asked by the one that works.
+    pub(crate) fn may_be_beside(&self) -> bool {
+        self.stop.go_on.is_none()
+    }
+
     /// Whether the operation may go on.
     ///
     /// # Errors

@@ -158,7 +158,9 @@ impl Entries {
         }
         let refused = |error: Error| error.resting_on(self.ground(&engine, old.as_ref()));
         let document = next_document(definition, options, document, old.as_ref()).map_err(refused)?;
-        self.check_unique(partition, &mut engine, &document, now_ms)?;
+        // Which document it would be rests on what is there, too.
+        let ground = self.ground(&engine, old.as_ref());
+        self.check_unique(partition, &mut engine, &document, now_ms).map_err(|error| error.resting_on(ground))?;
         self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
         let what = What::Write { document, expires_ms, over: Over::Any };
@@ -312,7 +314,8 @@ impl Entries {
         let update = WriteOptions { mode: WriteMode::Update, ..options.clone() };
         let document = changed_document(definition, &old, changes).map_err(refused)?;
         let document = next_document(definition, &update, &document, Some(&old)).map_err(refused)?;
-        self.check_unique(partition, &mut engine, &document, now_ms)?;
+        let ground = self.ground(&engine, Some(&old));
+        self.check_unique(partition, &mut engine, &document, now_ms).map_err(|error| error.resting_on(ground))?;
         self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
         let what = What::Write { document: document.clone(), expires_ms, over: Over::Any };

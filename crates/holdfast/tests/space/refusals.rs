@@ -67,6 +67,12 @@ fn a_refusal_names_what_it_rests_on() {
         ("unique", ground(conflict, users.write_shown(&user(4, "eve"), &upsert())), third),
         ("change", ground(conflict, users.change_shown(&one, &set("name", "x"), &version(third))), first),
         ("change to what is unique", ground(conflict, users.change_shown(&one, &set("name", "eve"), &upsert())), third),
+        (
+            "change to what an older one has",
+            ground(conflict, users.change_shown(&Wanted::id(3), &set("name", "ada"), &upsert())),
+            third,
+        ),
+        ("write of what an older one has", ground(conflict, users.write_shown(&user(3, "ada"), &upsert())), third),
         ("change that does not fit", ground(ErrorKind::Invalid, users.change_shown(&one, &count, &upsert())), first),
         ("change of the id", ground(ErrorKind::Invalid, users.change_shown(&one, &set("id", 5), &upsert())), first),
         ("renew", ground(conflict, users.renew_shown(&one, &version(third))), first),

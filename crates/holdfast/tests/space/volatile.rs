@@ -512,3 +512,21 @@ fn volatile_entries_are_done_with_a_decision_by_the_process_that_decides() {
     assert_eq!(verdicts, [holdfast::Verdict::Commit]);
     assert_eq!(contents(&store.space("shop").entries("session").unwrap()), BTreeMap::new());
 }
+
+/// The journal bounds the rest of a batch.
+#[test]
+fn what_a_batch_changes_in_memory_is_bounded_as_the_rest_of_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), options()).unwrap();
+    let (sessions, bytes_max) = (sessions(&store), store.limits().batch_bytes_max);
+    let customer = "c".repeat(1 << 10);
+    for (count, fits) in [(bytes_max / 2048, true), (2 * bytes_max / 1024, false)] {
+        let mut transaction = store.begin();
+        for id in 0..i64::try_from(count).unwrap() {
+            sessions.within(&mut transaction).write(&order(id, &customer, 0), &upsert()).unwrap();
+        }
+        let committed = commit(transaction).map(drop).map_err(|error| error.kind());
+        assert_eq!(committed, if fits { Ok(()) } else { Err(ErrorKind::Limit) });
+        assert_eq!(contents(&sessions).len(), bytes_max / 2048, "nothing of what does not fit");
+    }
+}

@@ -114,10 +114,18 @@ impl Sink for Inserter<'_, '_> {
         for (nth, (name, value)) in columns().filter(|(name, _)| !self.named.contains(name)).enumerate() {
             let row = match row {
                 Some(row) => row,
-                None => *row.insert(self.rows.row(&raw, |_| Ok((self.metric.clone(), tags.clone())))?),
+                None => match self.rows.row(&raw, |_| Ok((self.metric.clone(), tags.clone()))) {
+                    Ok(named) => *row.insert(named),
+                    // One that may not be named so any more is no reason not to write the others.
+                    Err(Error::Invalid { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                },
             };
-            let slot = self.rows.field(row, nth, name.as_bytes(), |_| Ok(name.clone()))?;
-            self.rows.push(slot, time, value);
+            match self.rows.field(row, nth, name.as_bytes(), |_| Ok(name.clone())) {
+                Ok(slot) => self.rows.push(slot, time, value),
+                Err(Error::Invalid { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.count += u64::from(row.is_some());
         if self.rows.len() >= BATCH_POINTS { self.flush() } else { Ok(()) }

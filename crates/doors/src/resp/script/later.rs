@@ -226,9 +226,9 @@ impl Later {
             let within = Within { asked, kept_bytes: played.kept_bytes };
             return Ok((session.need, within, room.end(reply.len())));
         };
-        drop(door.store.wait(session.need.written, Durability::Written));
-        drop(door.store.wait(session.need.window.max(session.need.synced), Durability::Synced));
-        Err(if let Fail::Heavy { owed } = fail { no_room(owed) } else { fail })
+        let fail = if let Fail::Heavy { owed } = fail { no_room(owed) } else { fail };
+        // The connection waits for what it rests on, or tells that it cannot be.
+        Err(Fail::Resting { fail: Box::new(fail), need: session.need })
     }
 
     /// Runs it here, if its reply has a place in this share or in what room there is besides.

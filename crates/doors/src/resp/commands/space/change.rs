@@ -159,10 +159,17 @@ fn try_many(call: &mut Call<'_, '_>) -> Answer {
         });
     }
     options.durability = Some(call.durability);
-    call.defer(move |reply| {
+    let waits = options.lock_timeout != Some(Duration::ZERO);
+    let change = move |reply: &mut Reply| {
         reply.unsigned(entries.change_many(&chosen.wanted, &changes, &options)?);
         Ok(Need::NOTHING)
-    });
+    };
+    // Who waits for a lock is not to be in the way of what ends it, which may take long.
+    if waits {
+        call.defer_for_lock(change)
+    } else {
+        call.defer(change)
+    }
     Ok(())
 }
 

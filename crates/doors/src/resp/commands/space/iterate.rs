@@ -47,7 +47,8 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         return Err("ERR COUNT is at least 1".into());
     }
     let count = count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max);
-    let (iterations, bytes_max) = (call.door.iterations.clone(), limits.space_bytes_max);
+    // It is served once, and so cannot wait for room among what all clients are owed: it is no more than each may be owed at any time.
+    let (iterations, bytes_max) = (call.door.iterations.clone(), limits.space_bytes_max.min(limits.loop_bytes_max));
     let (asked, stop) = (call.durability, stop(call));
     let name = (args.at(1).to_vec(), args.at(2).to_vec());
     let Some(of) = of else {

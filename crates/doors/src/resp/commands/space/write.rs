@@ -171,21 +171,22 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
     // They wait for locks as long as one does, all together, and in their order: the others wait behind one that is locked.
     let left = lock_time(Some(how.options.lock_timeout.unwrap_or(LOCK_MAX)));
     let mut writing = Writing { left: documents.into(), outcomes: Vec::new() };
-    if writing.left.len() > AT_ONCE_MAX {
-        let asked = call.durability;
-        call.defer(move |reply| {
-            writing.write(&entries, &how.options, &left);
-            Ok(write_outcomes(reply, &entries, &writing.outcomes, how.previous, asked))
-        });
-        return Ok(());
+    let is_long = writing.left.len() > AT_ONCE_MAX;
+    if !is_long {
+        writing.write_unlocked(&entries, &how);
     }
-    writing.write_unlocked(&entries, &how);
     if !writing.left.is_empty() {
-        let asked = call.durability;
-        call.defer_for_lock(move |reply| {
+        let (asked, waits) = (call.durability, how.waits());
+        let write = move |reply: &mut Reply| {
             writing.write(&entries, &how.options, &left);
             Ok(write_outcomes(reply, &entries, &writing.outcomes, how.previous, asked))
-        });
+        };
+        // Who waits for a lock is not to be in the way of what ends it, which may take long.
+        if waits {
+            call.defer_for_lock(write)
+        } else {
+            call.defer(write)
+        }
         return Ok(());
     }
     let outcomes = writing.outcomes;
