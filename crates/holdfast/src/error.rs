@@ -1,13 +1,10 @@
 //! The error of the library: a kind that says what to do next, and a sentence for people.
 //!
-//! May use: the errors of the layers below, the store, to wait before one is told. Must not know: protocols.
+//! May use: the errors of the layers below. Must not know: protocols, durability.
 
 use std::fmt;
 
-use journal::{Log, Position};
-
-use crate::durability::Durability;
-use crate::store::Store;
+use journal::Position;
 
 /// Result of library calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -64,11 +61,9 @@ impl Error {
         self.rests_on
     }
 
-    /// How durable what it rests on has to be, for who wants answers as durable as `asked`. What became of a distributed transaction
-    /// is told when it is synced, whatever was asked.
-    #[must_use]
-    pub fn told_at(&self, asked: Durability) -> Durability {
-        if self.is_final { Durability::Synced } else { asked }
+    /// Whether what it rests on has to be synced, whatever the caller asks for.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
     }
 
     /// It rests on that too: for who refuses something because of what was read up to that position. What is in no journal has no
@@ -92,18 +87,6 @@ impl Error {
 
     pub(crate) fn limit(what: &str, is: usize, max: usize) -> Self {
         Self::new(ErrorKind::Limit, format!("{what} of {is} bytes; the limit is {max}"))
-    }
-}
-
-impl Store {
-    /// Hands on what a call came to that waits for durability: a refusal when what it rests on is as durable as answers are to be.
-    pub(crate) fn told<T>(&self, result: Result<T>, durability: Durability) -> Result<T> {
-        if let Err(error) = &result
-            && let Some(position) = error.rests_on()
-        {
-            self.inner().journal.wait(position, error.told_at(durability).read_level())?;
-        }
-        result
     }
 }
 

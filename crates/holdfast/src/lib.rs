@@ -53,6 +53,7 @@ pub mod space;
 mod staged;
 mod stats;
 mod store;
+mod told;
 mod transaction;
 mod turn;
 mod verify;

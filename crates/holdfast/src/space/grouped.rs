@@ -62,15 +62,12 @@ impl Entries {
         let (asked, watch) = (Asked { wanted, definition: &definition, query, is_over: &is_over }, self.watch());
         let (mut first, mut left) = (self.half(), ours);
         let (this, mut another, began) = (Working::this(), None, self.inner().clock.now());
-        // Some ends are for one thread to be asked.
-        let may_share = watch.may_be_beside();
         while let (None, Some((partition, behind))) = (&another, left.split_first()) {
             self.add_up(&mut first, std::slice::from_ref(partition), asked, &watch)?;
             left = behind;
             // All partitions have about as much.
             let (took, done) = (self.inner().clock.now().since(began), ours.len() - left.len());
-            let is_worth = may_share && !left.is_empty();
-            if is_worth && took.as_nanos() * others.len() as u128 >= worth.as_nanos() * done as u128 {
+            if !left.is_empty() && took.as_nanos() * others.len() as u128 >= worth.as_nanos() * done as u128 {
                 another = Working::another(self.inner().threads);
             }
         }

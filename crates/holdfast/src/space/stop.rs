@@ -31,7 +31,7 @@ pub struct Stop {
     pub go_on: Option<GoOn>,
 }
 
-/// Whether an operation may go on: asked between stretches of its work, by the thread that works.
+/// Whether an operation may go on: asked between stretches of its work, by each thread that works, of which there may be two at once.
 #[derive(Clone)]
 pub struct GoOn(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -75,11 +75,6 @@ impl<'a> Watch<'a> {
     /// The same operation, in another thread.
     pub(crate) fn beside(&self) -> Self {
         Self { left: Cell::new(STRETCH_BYTES), ..*self }
-    }
-
-    /// Whether several threads may do it: what a caller counts is asked by the one that works.
-    pub(crate) fn may_be_beside(&self) -> bool {
-        self.stop.go_on.is_none()
     }
 
     /// Whether the operation may go on.
