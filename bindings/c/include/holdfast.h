@@ -143,7 +143,9 @@ extern int holdfast_delete(const char *bucket, const void *key,
  * NULL. */
 extern int holdfast_write(const char *space, const char *type,
                           const char *json, char **id);
-/* The entry with this id, which is JSON: 17, or "a" with its quotes. To take it
+/* Both are TX_EINVAL for types with a routing or groups, whose entries are known
+ * by more than the id.
+ * The entry with this id, which is JSON: 17, or "a" with its quotes. To take it
  * is to remove it; one that was read stays as it is until the transaction
  * ends. */
 extern int holdfast_take(const char *space, const char *type, const char *id,
